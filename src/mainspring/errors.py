@@ -38,7 +38,7 @@ class UnknownFormatError(InputError):
 
 
 class SpanError(InputError):
-    """A recognised format that does not hold a scorable conversation: wrong roles, an embedding call, nothing at all."""
+    """A known format without a scorable conversation: wrong roles, an embedding call, nothing at all."""
 
     code = "bad_span"
 

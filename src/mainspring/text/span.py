@@ -39,7 +39,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
 
 
 class Media(msgspec.Struct, frozen=True, tag="media"):
-    """An image, file, sound or anything else that is not text: rendered as a marked placeholder, its bytes never kept."""
+    """An image, file, sound, anything but text: rendered as a marked placeholder, its bytes never kept."""
 
     modality: str
     mime_type: str | None = None
@@ -50,7 +50,7 @@ Part = Text | Reasoning | ToolCall | ToolResult | Media
 
 
 class Message(msgspec.Struct, frozen=True):
-    """`role` tool carries ToolResult parts; assistant carries Text, Reasoning, ToolCall, Media in order of appearance."""
+    """Parts in order of appearance; role `tool` carries ToolResult, role `assistant` all but ToolResult."""
 
     role: Role
     parts: tuple[Part, ...]
