@@ -1,0 +1,160 @@
+"""Chunk-parallel form in plain torch: matrix products of 64 rows instead of 64 dependent steps.
+
+Within a chunk, with c = cumsum(g), D_ij = exp(c_i - c_j) for i >= j, A = strict_tril(diag(beta) K K^T * D) and
+T = (I + A)^-1:
+
+    V' = T (diag(beta) V - diag(beta e^c) K S)
+    o  = (Q e^c) S + tril(Q K^T * D) V';   S <- e^{c_last} S + (K e^{c_last - c})^T V'
+
+so only V' and S depend on earlier chunks, three small products a chunk; the rest is batched over all. Sequences that
+fork one parent and fit one chunk (branches) share the parent's state by reading it: their rows are stacked a head, and
+no state is written. Every operation is differentiable.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from mainspring.ops.gated_delta import CHUNK_ROWS
+
+
+def gated_delta(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    g: Tensor,
+    *,
+    lengths: Sequence[int],
+    parents: Sequence[int],
+    initial: Tensor | None,
+    keep: bool,
+) -> tuple[Tensor, Tensor | None]:
+    Hv, dk, dv = v.shape[1], k.shape[2], v.shape[2]
+    starts = list(accumulate(lengths, initial=0))
+    zero = v.new_zeros(Hv, dk, dv)
+    pieces: list[tuple[int, Tensor]] = []
+    finals: list[Tensor] = [zero] * len(lengths)
+
+    def state(parent: int) -> Tensor:
+        return zero if parent < 0 or initial is None else initial[parent]
+
+    for n, (length, parent) in enumerate(zip(lengths, parents, strict=True)):
+        if keep or length > CHUNK_ROWS:
+            rows = slice(starts[n], starts[n] + length)
+            out, finals[n] = _scan(q[rows], k[rows], v[rows], beta[rows], g[rows], state(parent))
+            pieces.append((starts[n], out))
+    if not keep:
+        for parent, first, group in _short_groups(lengths, parents, starts):
+            rows = slice(first, first + sum(group))
+            out = _fork(q[rows], k[rows], v[rows], beta[rows], g[rows], group, state(parent))
+            pieces.append((first, out))
+    pieces.sort(key=lambda piece: piece[0])
+    outs = [piece for _, piece in pieces]
+    out = outs[0] if len(outs) == 1 else torch.cat([v.new_zeros(0, Hv, dv), *outs])
+    return out, torch.stack(finals) if keep and finals else None
+
+
+def _short_groups(
+    lengths: Sequence[int], parents: Sequence[int], starts: Sequence[int]
+) -> Iterator[tuple[int, int, list[int]]]:
+    """Runs of neighbouring one-chunk sequences with one parent: (parent, first row, lengths)."""
+    n = 0
+    while n < len(lengths):
+        end = n
+        while end < len(lengths) and lengths[end] <= CHUNK_ROWS and parents[end] == parents[n]:
+            end += 1
+        if end > n:
+            yield parents[n], starts[n], list(lengths[n:end])
+        n = max(end, n + 1)
+
+
+def _scan(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
+    """One sequence from state S [Hv, dk, dv]: (o [T, Hv, dv], final state)."""
+    T = len(v)
+    C = min(CHUNK_ROWS, max(T, 1))
+    n = -(-T // C)
+    chunks = _Chunks(*(_pad_rows(x, n * C) for x in (q, k, v, beta, g)), n=n, C=C)
+    states, news = [], []
+    for inverse, V, K_in, K_out, decay in zip(*chunks.by_chunk(), strict=True):
+        states.append(S)
+        new = torch.bmm(inverse, torch.baddbmm(V, K_in, S, alpha=-1))
+        S = torch.baddbmm(S * decay, K_out.transpose(1, 2), new)
+        news.append(new)
+    out = _outputs(chunks, torch.stack(states), torch.stack(news))
+    return out[:T], S
+
+
+def _fork(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, lengths: Sequence[int], S: Tensor) -> Tensor:
+    """Sequences of at most one chunk each, all from the same state, which is read and left alone: o [T, Hv, dv]."""
+    T, Hv, dv = v.shape
+    C, N = max(lengths), len(lengths)
+    index = _padded_rows(lengths, C).to(v.device)  # row of every real position; padding points past the end
+    chunks = _Chunks(*(_pad_rows(x, T + 1)[index] for x in (q, k, v, beta, g)), n=N, C=C)
+    # [N, Hv, C, dk] @ [Hv, dk, dv] with the N sequences' rows stacked a head, so that S is read, not copied N times.
+    stacked = chunks.K_in.transpose(0, 1).reshape(Hv, N * C, -1)
+    recalled = torch.bmm(stacked, S).view(Hv, N, C, dv).transpose(0, 1)
+    new = torch.matmul(chunks.inverse, chunks.V - recalled)
+    read = torch.bmm(chunks.Q.transpose(0, 1).reshape(Hv, N * C, -1), S).view(Hv, N, C, dv).transpose(0, 1)
+    out = read + torch.matmul(chunks.QK, new)
+    return out.transpose(1, 2).reshape(N * C, Hv, dv)[index < T]
+
+
+def _outputs(chunks: "_Chunks", states: Tensor, news: Tensor) -> Tensor:
+    """o of all chunks at once: [n * C, Hv, dv]."""
+    n, Hv, C, dv = news.shape
+    out = torch.bmm(chunks.Q.flatten(0, 1), states.flatten(0, 1))
+    out = torch.baddbmm(out, chunks.QK.flatten(0, 1), news.flatten(0, 1))
+    return out.view(n, Hv, C, dv).transpose(1, 2).reshape(n * C, Hv, dv)
+
+
+class _Chunks:
+    """Everything about n chunks of C rows that no earlier chunk changes; matrices [n, Hv, ...]."""
+
+    def __init__(self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, *, n: int, C: int) -> None:
+        Hk, Hv = k.shape[1], v.shape[1]
+        ratio = Hv // Hk
+        Q, K, V = (x.view(n, C, *x.shape[1:]).transpose(1, 2).contiguous() for x in (q, k, v))  # [n, H, C, d]
+        b = beta.view(n, C, Hv).transpose(1, 2)[..., None]
+        c = g.view(n, C, Hv).transpose(1, 2).double().cumsum(-1)[..., None]
+        # Neighbours' c differ little but are large under strong decay: fp32 sums cost 20 times the error (3e-6 of max).
+        # Above the diagonal c_i - c_j >= 0 could overflow; those entries are never used.
+        D = (c - c.transpose(-1, -2)).clamp_(max=0).type_as(g).exp_()
+        last = (c[:, :, -1:] - c).type_as(g)
+        grow = c.type_as(g).exp()
+        QK = _per_v_head(torch.matmul(Q, K.transpose(-1, -2)), ratio)
+        K, Q = _per_v_head(K, ratio), _per_v_head(Q, ratio)
+        Kb = K * b
+        A = torch.matmul(Kb, K.transpose(-1, -2)) * D
+        eye = torch.eye(C, dtype=g.dtype, device=g.device)
+        self.inverse = torch.linalg.solve_triangular(A, eye.expand_as(A), upper=False, unitriangular=True)
+        self.V = V * b
+        self.K_in = Kb * grow
+        self.Q = Q * grow
+        self.QK = (QK * D).tril()
+        self.K_out = K * last.exp()
+        self.decay = grow[:, :, -1:]
+
+    def by_chunk(self) -> tuple[tuple[Tensor, ...], ...]:
+        return tuple(x.unbind(0) for x in (self.inverse, self.V, self.K_in, self.K_out, self.decay))
+
+
+def _per_v_head(x: Tensor, ratio: int) -> Tensor:
+    return x if ratio == 1 else x.repeat_interleave(ratio, dim=1)
+
+
+def _pad_rows(x: Tensor, rows: int) -> Tensor:
+    """Zero rows at the end: k = 0, beta = 0, g = 0 are exact no-ops."""
+    if rows == x.shape[0]:
+        return x
+    return torch.cat([x, x.new_zeros(rows - x.shape[0], *x.shape[1:])])
+
+
+def _padded_rows(lengths: Sequence[int], C: int) -> Tensor:
+    """[N * C] source row of each padded position; padding reads row T, the zero row."""
+    L = torch.tensor(lengths)[:, None]
+    start = L.cumsum(0) - L
+    position = torch.arange(C)[None]
+    return torch.where(position < L, start + position, int(L.sum())).reshape(-1)
