@@ -14,7 +14,7 @@ from mainspring.errors import CheckpointError
 LINEAR, FULL = "linear_attention", "full_attention"
 SUPPORTED = ("qwen3_5_text", "qwen3_next")
 _WRAPPERS = {"qwen3_5": "qwen3_5_text"}
-_MOE_KEYS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_intermediate_size")
+_EXPERT_KEYS = ("num_experts", "n_routed_experts", "num_local_experts")
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,11 @@ def _text_part(raw: dict[str, Any]) -> dict[str, Any]:
         text = raw["text_config"]
         kind = text.get("model_type", _WRAPPERS.get(str(kind), kind))
     kind = _WRAPPERS.get(str(kind), kind)
-    experts = [key for key in _MOE_KEYS if text.get(key)]
-    if "moe" in str(kind) or experts:
-        raise CheckpointError(
-            f"mixture-of-experts checkpoints are not served yet (model_type {kind!r}, {', '.join(experts) or 'moe'})"
-        )
+    experts = [f"{key} {text[key]}" for key in _EXPERT_KEYS if text.get(key)]
+    dense_layers = text.get("mlp_only_layers") or []
+    if "moe" in str(kind) or (experts and len(dense_layers) != text.get("num_hidden_layers")):
+        found = ", ".join([f"model_type {kind}", *experts])
+        raise CheckpointError(f"mixture-of-experts checkpoints are not served yet ({found})")
     if kind not in SUPPORTED:
         raise CheckpointError(f"model_type {kind!r} is not served; known: {', '.join((*_WRAPPERS, *SUPPORTED))}")
     return {**text, "model_type": kind}

@@ -1,0 +1,64 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.engine.checkpoints import CheckpointStore
+
+
+def store(budget: int) -> tuple[CheckpointStore, list[int]]:
+    released: list[int] = []
+    return CheckpointStore(budget, released.append), released
+
+
+def test_evicts_what_saves_least() -> None:
+    kept, released = store(100)
+    assert kept.offer(b"dense", 1, rows=100, nbytes=50)
+    assert kept.offer(b"sparse", 2, rows=10, nbytes=50)
+    assert kept.offer(b"new", 3, rows=50, nbytes=40)
+    assert released == [2]
+    assert (b"dense" in kept, b"sparse" in kept, b"new" in kept) == (True, False, True)
+    assert kept.used_bytes == 90
+    assert kept.evictions == 1
+
+
+def test_an_old_rich_entry_ages_out() -> None:
+    """Without ageing one entry of high worth would stay for ever."""
+    kept, _ = store(100)
+    kept.offer(b"rich", 0, rows=1000, nbytes=50)
+    for i in range(1, 60):
+        kept.offer(b"%d" % i, i, rows=100, nbytes=50)
+    assert b"rich" not in kept
+
+
+def test_pinned_entries_stay() -> None:
+    kept, released = store(100)
+    kept.offer(b"a", 1, rows=1, nbytes=100)
+    assert kept.acquire(b"a") == 1
+    assert not kept.offer(b"b", 2, rows=100, nbytes=10)
+    kept.clear()
+    assert released == []
+    kept.unpin(b"a")
+    assert kept.offer(b"b", 2, rows=100, nbytes=10)
+    assert released == [1]
+
+
+def test_too_big_or_known_is_refused() -> None:
+    kept, released = store(100)
+    assert not kept.offer(b"a", 1, rows=1, nbytes=101)
+    assert kept.offer(b"a", 1, rows=1, nbytes=100)
+    assert not kept.offer(b"a", 2, rows=1, nbytes=1)
+    assert released == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 60), st.integers(1, 1000)), max_size=60))
+def test_bytes_add_up_and_states_are_released_once(operations) -> None:
+    kept, released = store(100)
+    owned: set[int] = set()
+    for state, (key, nbytes, rows) in enumerate(operations):
+        if kept.acquire(b"%d" % key) is not None:
+            kept.unpin(b"%d" % key)
+        elif kept.offer(b"%d" % key, state, rows=rows, nbytes=nbytes):
+            owned.add(state)
+        assert 0 <= kept.used_bytes <= 100
+    kept.clear()
+    assert kept.used_bytes == 0
+    assert sorted(released) == sorted(owned)

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+
+from mainspring.backend.null import NullBackend
+from mainspring.backend.protocol import Limits
+from mainspring.engine import Branch, Engine, Work
+from mainspring.errors import InputError, TooLargeError
+
+
+def work(
+    view: list[int], branches: list[list[int]], labels: tuple[int, ...] = (1, 2), key: bytes | None = None
+) -> Work:
+    ids = np.array(labels, np.int64)
+    return Work(np.array(view, np.int64), tuple(Branch(np.array(b, np.int64), ids) for b in branches), key)
+
+
+def expected(w: Work) -> list[np.ndarray]:
+    return Engine(NullBackend()).score([w])[0]
+
+
+def same(got: list[np.ndarray], wanted: list[np.ndarray]) -> bool:
+    return len(got) == len(wanted) and all(np.array_equal(a, b) for a, b in zip(got, wanted, strict=True))
+
+
+@pytest.mark.parametrize("pass_rows", [1, 7, 20, 1000])
+def test_results_come_back_by_request_however_passes_are_cut(pass_rows: int) -> None:
+    works = [
+        work([1, 2, 3], [[4], [5, 6], [7, 8, 9]], key=b"a"),
+        work([9, 9], [[1]], labels=(5,)),
+        work([1, 2, 3], [[3, 3], [4]], key=b"a"),
+        work([], [[8]]),
+        work([2] * 30, [[i] for i in range(9)], key=b"b"),
+        work([6], []),
+    ]
+    backend = NullBackend(Limits(1000, pass_rows, 300))
+    engine = Engine(backend)
+    for _ in range(2):  # the second time from kept views
+        for got, w in zip(engine.score(works), works, strict=True):
+            assert same(got, expected(w))
+    assert len(backend._views) == len(engine.store) == 2
+
+
+def test_a_view_is_scanned_once_for_its_requests_and_not_at_all_when_kept() -> None:
+    engine = Engine(NullBackend())
+    works = [work([1] * 50, [[2]], key=b"v"), work([1] * 50, [[3]], key=b"v")]
+    engine.score(works)
+    assert engine.rows == 52
+    engine.score(works)
+    assert engine.rows == 54
+
+
+def test_states_are_released_without_a_store_and_after_a_failure() -> None:
+    backend = NullBackend(Limits(1000, 10, 300))
+    engine = Engine(backend, cache_bytes=0)
+    engine.score([work([1] * 9, [[i] for i in range(20)], key=b"k")])
+    assert len(backend._views) == 0
+
+    def broken(_: object) -> None:
+        raise RuntimeError("device lost")
+
+    works = [work([1] * 9, [[i] for i in range(20)], key=b"k")]
+    real, calls = backend.score_pass, []
+
+    def second_fails(packed):
+        calls.append(packed)
+        return real(packed) if len(calls) == 1 else broken(packed)
+
+    backend.score_pass = second_fails
+    with pytest.raises(RuntimeError, match="device lost"):
+        engine.score(works)
+    assert len(backend._views) == 0
+    backend.score_pass = real
+    assert same(engine.score(works)[0], expected(works[0]))
+
+
+def test_entries_are_unpinned_after_use() -> None:
+    engine = Engine(NullBackend())
+    engine.score([work([1] * 5, [[2]], key=b"v")])
+    engine.score([work([1] * 5, [[2]], key=b"v")])
+    engine.store.clear()
+    assert len(engine.store) == 0
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "says"),
+    [
+        (work([1] * 990, [[2] * 11]), TooLargeError, "exceed the model's context of 1000 tokens"),
+        (work([300], [[1]]), InputError, "token id 300 is outside the model's vocabulary of 300"),
+        (work([1], [[-1]]), InputError, "token id -1 is outside"),
+        (work([1], [[1]], labels=(999,)), InputError, "token id 999"),
+        (work([1], [[]]), InputError, "at least one token"),
+        (work([1], [[1]], labels=()), InputError, "one label"),
+    ],
+)
+def test_bad_work_is_refused_before_anything_runs(bad: Work, error: type[InputError], says: str) -> None:
+    backend = NullBackend(Limits(1000, 100, 300), cost_seconds=(1.0, 0, 0), sleep=lambda _: pytest.fail("a pass ran"))
+    with pytest.raises(error) as caught:
+        Engine(backend).score([work([1], [[2]]), bad])
+    assert says in str(caught.value)
+    assert "requests[1]" in str(caught.value)
