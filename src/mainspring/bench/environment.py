@@ -35,7 +35,7 @@ class Environment(msgspec.Struct, frozen=True):
     device: str
     cores: int
     usable_cores: int  # this process's affinity
-    threads: int | None  # torch's, once imported
+    threads: int | None  # torch's, once imported, before any arm's setup
     load_average: tuple[float, float, float]
     kernel: str
     date: str  # UTC, ISO 8601

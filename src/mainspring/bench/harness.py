@@ -90,12 +90,12 @@ def measure(
             clock_ns=host.clock_ns,
             say=host.say,
         )
+        where = environment.record(device)  # before arms change thread counts and raise the load average
         for _ in range(options.warmups):
             for arm in arms:
                 _sample(arm, host, 0, 0)
         order = enumerate(palindrome(arms, options.rounds))
         samples = tuple(_sample(arm, host, number, position) for position, (number, arm) in order)
-        where = environment.record(device)
     others = stats.others_cores(samples)
     arm_stats, ratios = stats.summarize(samples, seed=options.seed)
     return Report(

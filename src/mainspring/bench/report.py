@@ -112,7 +112,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         e, o = self.environment, self.options
         commit = "no commit" if e.commit is None else e.commit[:12] + (" + uncommitted changes" if e.dirty else "")
         versions = [f"{name} {v}" for name, v in (("torch", e.torch), ("numpy", e.numpy)) if v is not None]
-        threads = "" if e.threads is None else f", {e.threads} torch threads"
+        threads = "" if e.threads is None else f", {e.threads} torch threads by default"
         load = " ".join(f"{value:.2f}" for value in e.load_average)
         lines = (
             f"Units over seconds, summed before dividing; {o.rounds} palindrome rounds, {o.warmups} warm-ups an arm; "
