@@ -3,7 +3,8 @@
 A rate is all units over all seconds, never a mean of per-sample rates: those let the short samples dominate. A ratio
 between arms is the ratio of two such rates. Intervals are 95 % percentile bootstraps over rounds; all arms use the same
 resampled rounds, so what disturbed a whole round cancels in a ratio. Below about eight rounds a percentile bootstrap is
-too narrow, and with one round there is none (None).
+too narrow, and with one round there is none (None). They cover noise within one run; two
+quiet runs of one comparison may differ by more.
 """
 
 from collections.abc import Sequence
