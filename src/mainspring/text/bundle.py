@@ -24,12 +24,12 @@ from mainspring.text.fast import Ids
 from mainspring.text.folder import Files, read_folder
 from mainspring.text.guard import ControlFinder, Piece
 from mainspring.text.probability import Floats, probabilities
-from mainspring.text.question import Behavior, Kind, Question, YesNo, check_question
+from mainspring.text.question import KINDS, Behavior, Kind, Question, YesNo, check_question
 from mainspring.text.scoring import AnswerIds, Scoring, answer_words, check_options, read_scoring
 from mainspring.text.span import Span
 from mainspring.text.template import Template
 from mainspring.text.tokenizer import Tokenizer
-from mainspring.text.view import View, render_prompt, render_view
+from mainspring.text.view import View, finish, render_prompt, settle
 
 PACK_BYTES = 64 << 20
 DEFAULT_VIEW_TOKENS = 131_072
@@ -71,8 +71,7 @@ class Bundle:
         suffix = tuple(chat.suffix())
         open_end = suffix and suffix[-1].kind != "control" and not suffix[-1].text[-1:].isspace()
         answers = answer_words(scoring, tokenizer, " " if open_end else "")
-        sources: dict[Kind, str] = msgspec.structs.asdict(scoring.questions)
-        questions = {kind: Template(text, f"question {kind}") for kind, text in sources.items()}
+        questions = {kind: Template(getattr(scoring.questions, kind), f"question {kind}") for kind in KINDS}
         return cls(files, chat, scoring, suffix, answers, questions, _hash(files, scoring), files.notes)
 
     @property
@@ -102,12 +101,13 @@ class Bundle:
     ) -> View:
         """The span's tokens, at most `limit_tokens`. SpanError; TooLargeError; TemplateError."""
         limit = self.limit_tokens if limit_tokens is None else limit_tokens
+        rendered = settle(self.chat, span, choice)
         try:
-            return render_view(self.chat, span, self._suffix_text, choice=choice, limit=limit)
+            return finish(self.chat, rendered, span, self._suffix_text, choice, limit)
         except TooLargeError:
             if on_overflow == "refuse":
                 raise
-        return render_cut(self.chat, span, self._suffix_text, choice=choice, limit=limit)
+        return render_cut(self.chat, span, rendered, self._suffix_text, choice=choice, limit=limit)
 
     def prompt(self, span: Span, *, thinking: bool = False, limit_tokens: int | None = None) -> View:
         """The span's input with the generation prompt after it: where a model goes on writing."""
@@ -130,7 +130,8 @@ class Bundle:
 
     def pack(self) -> bytes:
         """The bundle without its folder, at most 64 MiB."""
-        data = zlib.compress(msgspec.msgpack.encode(self.files), 3)
+        files = msgspec.structs.replace(self.files, tokenizer_name=Path(self.files.tokenizer_name).name)
+        data = zlib.compress(msgspec.msgpack.encode(files), 3)
         if len(data) > PACK_BYTES:
             raise TooLargeError("a bundle is too large to be sent", limit=PACK_BYTES, actual=len(data))
         return data

@@ -44,7 +44,7 @@ class Chat:
         generation_prompt: bool = True,
         thinking: bool = False,
     ) -> list[Piece]:
-        """What the template makes of the messages, whose leaves `guard` has marked. TemplateError, Refusal."""
+        """What the template makes of the messages, whose leaves `guard` has marked. TemplateError, RefusalError."""
         context = {
             **self.variables,
             "messages": messages,

@@ -22,7 +22,7 @@ AWKWARD = (
     " " * 300 + "\n" * 70 + "\t" * 40 + "x",
     "0 12 345 6789 1234567890 3.14159 1e-9 0x7fff ١٢٣ 四五六 ½ ²",
     "def f(x: int) -> dict[str, float]:\n    return {'a': x ** 2, \"b\": [x << 1, ~x]}  # noqa\n",
-    "naïve café Ångström; e\u0301 and é; ﬁ ﬂ; ǅ; İstanbul ıI; straße STRASSE",
+    "naïve café Ångström; e\u0301 and é; ﬁ ﬂ; ǅ; İstanbul \u0131I; straße STRASSE",
     "한국어 텍스트, 日本語のテキスト、中文文本。ไทย ภาษา हिन्दी नमस्ते العربية مَرْحَبًا עִבְרִית ქართული",
     "😀👍🏽👩‍👩‍👧‍👦🏳️‍🌈 🇩🇪 e\u0301\u0327\u0308 Z̷͇̀a̸l̶g̷o̴ \u200b\u200d\u2060\ufeff",
     "\x00\x01\x1f\x7f\x85\u2028\u2029\ufdd0\ufffe\uffff\U0010ffff\U000e0001\ue000",

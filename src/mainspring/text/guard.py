@@ -94,7 +94,7 @@ class Guard:
         self._finder = finder
         self._unclean = unclean
         self.replaced: set[int] = set()
-        self._start, self._end, self._break = marks[:3]
+        self._start, self._end, self._break = tuple(marks[:3])
         self._digits = marks[3:_ROLES]
         self._scan = re.compile(f"{self._start}([{self._digits}]*)|{self._end}")
         self._own = {ord(mark): REPLACEMENT for mark in marks}

@@ -18,11 +18,14 @@ LEVELS = 4  # as it is; later system messages as user's; plain turns in alternat
 
 # What a template may look up or compare in a JSON schema: never marked, being no text of anyone's.
 _KEYWORDS = frozenset(
-    "type properties required description enum items title default format anyOf oneOf allOf not const minimum maximum "
-    "minLength maxLength minItems maxItems uniqueItems pattern additionalProperties nullable examples $ref $defs "
-    "definitions strict parameters name".split()
+    {
+        *("type", "properties", "required", "description", "enum", "items", "title", "default", "format", "const"),
+        *("anyOf", "oneOf", "allOf", "not", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"),
+        *("uniqueItems", "pattern", "additionalProperties", "nullable", "examples", "$ref", "$defs", "definitions"),
+        *("strict", "parameters", "name"),
+    }
 )
-_TYPES = frozenset("string number integer boolean array object null any function".split())
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null", "any", "function"})
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def probabilities(logits: npt.ArrayLike, calibration: Calibration) -> Floats:
-    """Of logits [..., labels]: the same shape, float64, rows that sum to 1 within 1e-12. LogitError on NaN, infinity."""
+    """Of logits [..., labels]: the same shape, float64, rows that sum to 1 within 1e-12. LogitError on NaN."""
     values = np.asarray(logits, dtype=np.float64)
     if values.ndim == 0 or values.shape[-1] == 0:
         raise LogitError(f"label logits of shape {values.shape}: one a label is needed")

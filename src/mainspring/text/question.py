@@ -6,7 +6,7 @@ token of the branch. Definitions are users' text and never become control.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from mainspring.errors import BehaviorError
 
@@ -24,8 +24,8 @@ class Behavior:
     id: str
     definition: str
 
-    kind = "behavior"
-    labels = ("present", "absent", "not_observable")
+    kind: ClassVar[Kind] = "behavior"
+    labels: ClassVar[tuple[str, ...]] = ("present", "absent", "not_observable")
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class YesNo:
     yes: str | None = None
     no: str | None = None
 
-    kind = "yes_no"
-    labels = ("yes", "no")
+    kind: ClassVar[Kind] = "yes_no"
+    labels: ClassVar[tuple[str, ...]] = ("yes", "no")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Choice:
     text: str
     options: tuple[str, ...]
 
-    kind = "choice"
+    kind: ClassVar[Kind] = "choice"
 
     @property
     def labels(self) -> tuple[str, ...]:

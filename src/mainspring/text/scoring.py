@@ -11,6 +11,7 @@ turns their output into a user turn. Answers are words of one token each, in the
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -138,7 +139,7 @@ def _fixed(words: tuple[str, ...] | None, tokenizer: Tokenizer, prefix: str) -> 
     return AnswerIds(words, ids)
 
 
-def _first(candidates: list[str | tuple[str, ...]] | list[str], tokenizer: Tokenizer, prefix: str) -> AnswerIds:
+def _first(candidates: Sequence[Sequence[str]], tokenizer: Tokenizer, prefix: str) -> AnswerIds:
     for words in candidates:
         try:
             found = _fixed(tuple(words), tokenizer, prefix)

@@ -31,7 +31,7 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7f\ufdd0-\ufdef]+")
 _GENERATION = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 
 
-class Refusal(TemplateError):
+class RefusalError(TemplateError):
     """The template called `raise_exception`."""
 
 
@@ -73,7 +73,7 @@ class Template:
         except _Raised as raised:
             message = str(raised)
             said = scrub(message) if scrub else message
-            raise Refusal(f"{self._at(self._line_of(message))} refuses: {said[:300]}") from None
+            raise RefusalError(f"{self._at(self._line_of(message))} refuses: {said[:300]}") from None
         except minijinja.TemplateError as error:
             raise self._failure(error) from None
         except Exception as error:  # a filter or method of Python's that the template misused

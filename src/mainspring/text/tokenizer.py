@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers
 
 from mainspring.errors import TokenizerError
-from mainspring.text.fast import AWKWARD, Ids, open_fast
+from mainspring.text.fast import AWKWARD, EncodeMany, Ids, open_fast
 from mainspring.text.plain import split_document, without_surrogates
 
 SAMPLE = 1024  # one call in so many is compared with the reference
@@ -43,7 +43,7 @@ class Tokenizer:
         except Exception as error:
             raise TokenizerError(f"{where} can't be loaded: {error}") from None
         self._calls = 0
-        self._encode = self._reference
+        self._encode: EncodeMany = self._reference
         self.implementation, self.reason = "tokenizers", "asked for"
         if fast:
             self._try_fast(parts.plain)

@@ -17,7 +17,7 @@ from mainspring.text.fast import Ids
 from mainspring.text.guard import Guard, Piece
 from mainspring.text.messages import LEVELS, Builder, Plan, arrange
 from mainspring.text.span import Note, Span
-from mainspring.text.template import Refusal
+from mainspring.text.template import RefusalError
 
 SEPARATE_NOTES = 4  # more leaves than this of one kind share a note
 
@@ -47,11 +47,6 @@ class Rendered:
     notes: list[Note]
 
 
-def render_view(chat: Chat, span: Span, suffix: str, *, choice: int = 0, limit: int | None = None) -> View:
-    """The view of a span. SpanError, TemplateError, TooLargeError beyond `limit` tokens."""
-    return finish(chat, settle(chat, span, choice), span, suffix, choice, limit)
-
-
 def render_prompt(chat: Chat, span: Span, *, thinking: bool = False, limit: int | None = None) -> View:
     """The input of a span with the generation prompt after it; the template has the last word on its shape."""
     guard, size = chat.guard(span)
@@ -64,6 +59,7 @@ def render_prompt(chat: Chat, span: Span, *, thinking: bool = False, limit: int 
 def finish(
     chat: Chat, rendered: Rendered, span: Span, suffix: str, choice: int, limit: int | None, cuts: Sequence[Note] = ()
 ) -> View:
+    """The view of a settled rendering. TooLargeError beyond `limit` tokens; `suffix` is that of every branch."""
     if text_of(rendered.suffix) != suffix:
         raise TemplateError(f"{chat.template.name} ends a user turn differently from one conversation to the next")
     tokens = chat.encode(rendered.pieces, limit)
@@ -85,7 +81,7 @@ def settle(chat: Chat, span: Span, choice: int, plan: Plan | None = None) -> Ren
 def check(span: Span, choice: int) -> None:
     if not span.input and not span.output:
         raise SpanError("the span holds no message", param="span")
-    if choice and choice >= len(span.output) or choice < 0:
+    if choice < 0 or choice >= max(1, len(span.output)):
         raise SpanError(f"the span has {len(span.output)} choices, number {choice} is not among them", param="choice")
 
 
@@ -114,7 +110,7 @@ def _accepted(chat: Chat, span: Span, choice: int, plan: Plan) -> Rendered:
         except TemplateError as error:
             failure = failure or error
     assert failure is not None  # noqa: S101 - the range is never empty
-    if not isinstance(failure, Refusal):
+    if not isinstance(failure, RefusalError):
         raise failure
     raise SpanError(failure.message, param=_refused_from(chat, span, plan)) from failure
 
