@@ -1,0 +1,189 @@
+"""Marks that carry the origin of text through a template, so that users' text can never become control.
+
+Every user string (a *leaf*) enters the template as START digits TEXT END, inside its own leading and trailing white
+space, with a BREAK after every character that a control token can begin with and before every character that one can
+end with. The marks are noncharacters (U+FDD0 to U+FDEF) that occur nowhere in the leaves. Hence:
+
+- no control string in the output stems from user text, whole, split over leaves, or completed by template text;
+- nor does a user's `</think>` or `<tool_response>` steer the template's own logic;
+- the marks that come out tell which leaves the template shows.
+
+Control tokens are sought outside marked leaves only. Decision: docs/decisions/0002-user-text-never-control.md.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from mainspring.text.plain import Control, without_surrogates
+
+_CANDIDATES = tuple(chr(code) for code in range(0xFDD0, 0xFDF0))
+_ESCAPED_MARK = re.compile(r"\\ufd([de][0-9a-f])")
+_ROLES = 7  # START, END, BREAK and the four digits of leaf numbers
+REPLACEMENT = "\ufffd"
+
+PieceKind = Literal["control", "template", "user"]
+LeafKind = Literal[
+    "text", "reasoning", "call", "tool", "label"
+]  # names of calls and tools must be seen, labels need not
+
+
+class Marked(str):
+    """A string whose `repr` keeps the marks: templates that print a whole dict go through it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return _ESCAPED_MARK.sub(lambda match: chr(int("fd" + match[1], 16)), str.__repr__(self))
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One string of the user's. `cuttable`: prose that may lose its middle; names and ids may not."""
+
+    text: str
+    where: str
+    kind: LeafKind
+    cuttable: bool
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of output of one origin; `leaf` is the number of the leaf it stems from."""
+
+    kind: PieceKind
+    text: str
+    leaf: int | None = None
+
+
+class ControlFinder:
+    """What the marks need to know of a tokenizer's control tokens; built once a tokenizer."""
+
+    def __init__(self, control: Iterable[Control]) -> None:
+        tokens = {token.text: token for token in control}
+        longest_first = sorted(tokens, key=lambda text: (-len(text), text))
+        self.tokens = tokens
+        self.regex = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+        self.first = tuple(sorted({text[0] for text in tokens}))
+        self.last = tuple(sorted({text[-1] for text in tokens}))
+
+    def split(self, text: str) -> list[Piece]:
+        """Template text as template and control pieces."""
+        pieces, at = [], 0
+        for match in self.regex.finditer(text):
+            if match.start() > at:
+                pieces.append(Piece("template", text[at : match.start()]))
+            pieces.append(Piece("control", match[0]))
+            at = match.end()
+        if at < len(text):
+            pieces.append(Piece("template", text[at:]))
+        return pieces
+
+
+class Guard:
+    """Marks the leaves of one rendering and takes its output apart.
+
+    `unclean`: leaves may hold lone surrogates or marks of their own, which become U+FFFD; `replaced` then has the
+    numbers of those that did. `enabled=False` is there for tests to show that they would notice.
+    """
+
+    def __init__(self, finder: ControlFinder, marks: str, *, unclean: bool = False, enabled: bool = True) -> None:
+        self._finder = finder
+        self._unclean = unclean
+        self.replaced: set[int] = set()
+        self._start, self._end, self._break = tuple(marks[:3])
+        self._digits = marks[3:_ROLES]
+        self._scan = re.compile(f"{self._start}([{self._digits}]*)|{self._end}")
+        self._own = {ord(mark): REPLACEMENT for mark in marks}
+        self._enabled = enabled
+        self.leaves: list[Leaf] = []
+        self.chars = 0
+
+    def leaf(self, text: str, where: str, kind: LeafKind = "text", *, cuttable: bool = False) -> str:
+        """`text` marked as leaf number `len(leaves)`. White space stays as it is: it can't hold control tokens."""
+        number = len(self.leaves)
+        if self._unclean and (clean := self._without_own_marks(without_surrogates(text))) != text:
+            self.replaced.add(number)
+            text = clean
+        self.leaves.append(Leaf(text, where, kind, cuttable))
+        self.chars += len(text)
+        core = text.strip()
+        if not core or not self._enabled:
+            return text
+        at = text.index(core[0]) if text[0].isspace() else 0
+        lead, trail = text[:at], text[at + len(core) :]
+        for char in self._finder.first:
+            core = core.replace(char, char + self._break)
+        for char in self._finder.last:
+            core = core.replace(char, self._break + char)
+        return Marked(f"{lead}{self._start}{self._number(number)}{core}{self._end}{trail}")
+
+    def pieces(self, output: str) -> list[Piece]:
+        """The output taken apart, marks gone. Text whose marks the template tore apart counts as template text, in
+        which the breaks still keep user text from becoming control."""
+        pieces: list[Piece] = []
+        at, leaf = 0, None
+        for match in self._scan.finditer(output):
+            text = output[at : match.start()]
+            if match[1] is None and leaf is not None:
+                pieces.append(Piece("user", self._clean(text), leaf))
+            else:
+                pieces += self._template(text, leaf)
+            leaf = None if match[1] is None else self._value(match[1])
+            at = match.end()
+        return pieces + self._template(output[at:], leaf)
+
+    def shown(self, pieces: Iterable[Piece]) -> set[int]:
+        """Numbers of the leaves that came out; a leaf of nothing but white space counts as shown."""
+        blank = (number for number, leaf in enumerate(self.leaves) if not leaf.text.strip())
+        return {*blank, *(piece.leaf for piece in pieces if piece.leaf is not None)}
+
+    def scrub(self, text: str) -> str:
+        """`text` without any user text that is still marked in it: error messages never quote a conversation."""
+        parts = (("…" if piece.kind == "user" else piece.text) for piece in self.pieces(text))
+        return "".join(parts)
+
+    def _template(self, text: str, leaf: int | None) -> list[Piece]:
+        pieces = self._finder.split(text)
+        if leaf is None and self._break not in text:
+            return pieces
+        return [Piece(piece.kind, self._clean(piece.text), leaf) for piece in pieces]
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self._break, "")
+
+    def _without_own_marks(self, text: str) -> str:
+        return text.translate(self._own)
+
+    def _number(self, number: int) -> str:
+        digits = ""
+        while number:
+            number, digit = divmod(number, 4)
+            digits = self._digits[digit] + digits
+        return digits or self._digits[0]
+
+    def _value(self, digits: str) -> int:
+        return int("".join(str(self._digits.index(digit)) for digit in digits) or "0", 4)
+
+
+def choose_marks(data: bytes) -> tuple[str, bool]:
+    """(marks, free): seven noncharacters that the UTF-8 in `data` does not hold. Where fewer are free, `free` is false
+    and leaves must have theirs replaced."""
+    free = _CANDIDATES
+    if b"\xef\xb7" in data:
+        free = tuple(char for char in _CANDIDATES if char.encode() not in data)
+    return ("".join(free[:_ROLES]), True) if len(free) >= _ROLES else ("".join(_CANDIDATES[:_ROLES]), False)
+
+
+def guard_for(data: Any, finder: ControlFinder, *, enabled: bool = True) -> tuple["Guard", int]:
+    """A guard whose marks occur nowhere in `data` (records or JSON), and the size of `data` in bytes."""
+    try:
+        encoded = msgspec.json.encode(data)
+    except UnicodeEncodeError:
+        size = len(repr(data))
+        return Guard(finder, "".join(_CANDIDATES[:_ROLES]), unclean=True, enabled=enabled), size
+    marks, free = choose_marks(encoded)
+    return Guard(finder, marks, unclean=not free, enabled=enabled), len(encoded)
