@@ -34,6 +34,9 @@ _KIND_KEYS = (
 _MAX_SEGMENTS = 16
 
 
+DETAILS = "gen_ai.client.inference.operation.details"  # the current event: its fields are a span's attributes
+
+
 class Event:
     """One span event or log record: its name, its attributes and body merged, its path."""
 
@@ -46,16 +49,19 @@ class Event:
 class Telemetry:
     """Attributes by flat key, events, and which of them a reader took."""
 
-    def __init__(self, data: dict[str, Json], attributes: dict[str, Json], where: str, events: list[Event]) -> None:
+    def __init__(self, data: dict[str, Json], own: dict[str, Json], where: str, events: list[Event]) -> None:
         self.data = data
-        self.attributes = attributes
         self.where = where
-        self.events = events
+        self.events = [event for event in events if event.name != DETAILS]
+        self._details = [event for event in events if event.name == DETAILS]
+        self.attributes = {**{key: value for event in self._details for key, value in event.fields.items()}, **own}
+        self._own = own
         self._taken: set[str] = set()
         self._taken_events: set[str] = set()
 
     def path(self, key: str) -> str:
-        return join(self.where, key)
+        source = self.where if key in self._own else next((e.where for e in self._details if key in e.fields), self.where)
+        return join(source, key)
 
     def take(self, key: str) -> Json:
         self._taken.add(key)
@@ -92,7 +98,9 @@ class Telemetry:
                         raise SpanError(reason, param=self.path(key))
 
     def leave(self, r: Reading) -> None:
-        r.unread(self.attributes, self.where, self._taken)
+        r.unread(self._own, self.where, self._taken)
+        for event in self._details:
+            r.unread(event.fields, event.where, self._taken)
         if self.where:
             r.unread(self.data, "", (self.where, "events"))
         for event in self.events:
@@ -119,11 +127,10 @@ def telemetry(data: Json) -> Telemetry | None:
     if not isinstance(data, dict):
         return None
     where = next((key for key in _CONTAINERS if isinstance(data.get(key), dict | list)), "")
+    if (event := as_event(data, "")) is not None:
+        return Telemetry({}, {}, "", [event])
     attributes = flattened(plain_attributes(data[where] if where else data))
     events = read_events(data.get("events"), "events")
-    if (event := as_event(data, "")) is not None:
-        attributes = {**attributes, **event.fields}
-        events = [*events, event]
     if not any(key.startswith(_PREFIXES) for key in attributes) and not any(e.name.startswith("gen_ai.") for e in events):
         return None
     return Telemetry(data, attributes, where, events)
@@ -149,7 +156,8 @@ def as_event(value: Json, where: str, *, named: bool = True) -> Event | None:
         return None
     body = value.get("body")
     body = any_value(body) if isinstance(body, dict) else body
-    rest = {key: inner for key, inner in value.items() if key not in (*_CONTAINERS, "body", "event_name", "eventName")}
+    outer = (*_CONTAINERS, "body", "event_name", "eventName")
+    rest = {key: inner for key, inner in value.items() if key not in outer and not (key == "name" and inner == name)}
     fields = {**rest, **attributes, **(body if isinstance(body, dict) else {} if body is None else {"content": body})}
     return Event(name or "", {key: inner for key, inner in fields.items() if key != "event.name"}, where)
 
