@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mainspring.errors import SpanError, UnknownFormatError
+from mainspring.errors import SpanError, TooLargeError, UnknownFormatError
 from mainspring.text.formats import (
     anthropic,
     langfuse,
@@ -82,11 +82,18 @@ def read_span(data: Json, format: str | None = None, *, max_depth: int = MAX_DEP
     TooLargeError: nested deeper than `max_depth`.
     """
     check_name(format)
+    try:
+        return _read(data, format, max_depth)
+    except RecursionError:
+        raise TooLargeError("nested too deeply to read", limit=max_depth, actual=max_depth) from None
+
+
+def _read(data: Json, name: str | None, max_depth: int) -> ReadSpan:
     r = Reading("")
     data = clean(r, data, max_depth=max_depth)
-    if format != plain_text.NAME:
+    if name != plain_text.NAME:
         data = decoded(r, data, "")
-    known = FORMATS[format] if format is not None else detect(data)
+    known = FORMATS[name] if name is not None else detect(data)
     if known is None:
         raise _unrecognised(data)
     read = known.read(data)

@@ -39,12 +39,14 @@ def role_of(name: Json, where: str) -> Role:
 
 
 def is_message(value: Json) -> bool:
-    """Whether an object says who speaks, in any of the spellings `read_message` takes."""
+    """Whether an object says who speaks, in any of the spellings `read_message` takes; a `role` alone may be data."""
     if not isinstance(value, dict):
         return False
     if isinstance(value.get("message"), dict):
         return is_message(value["message"])
-    return isinstance(value.get("role"), str) or _langchain_role(value) is not None or _is_sharegpt(value)
+    if isinstance(role := value.get("role"), str):
+        return role.lower() in _ROLES or any(key in value for key in (*_CONTENT_KEYS, *_CALLS_KEYS))
+    return _langchain_role(value) is not None or _is_sharegpt(value)
 
 
 def are_messages(value: Json) -> bool:
@@ -54,6 +56,8 @@ def are_messages(value: Json) -> bool:
 def read_messages(r: Reading, value: Json, where: str, *, default: Role | None = None) -> list[Message]:
     """A list of messages, or a single one, or a plain string where a list belongs (the user's, unless `default`)."""
     value = _unbatched(decoded(r, value, where))
+    if value == "":
+        return []
     return [message for path, inner in entries(value, where) for message in read_message(r, inner, path, default)]
 
 
@@ -81,7 +85,7 @@ def _refuse(where: str) -> list[Message]:
 def _read_object(r: Reading, value: dict[str, Json], where: str, default: Role | None) -> list[Message]:
     for wrapper in ("message", "kwargs", "data"):
         inner = value.get(wrapper)
-        wrapped = wrapper == "message" and "role" not in value or wrapper != "message" and _langchain_role(value)
+        wrapped = "role" not in value if wrapper == "message" else _langchain_role(value) is not None
         if isinstance(inner, dict) and wrapped:
             r.unread(value, where, (wrapper, "type", "lc", "id"))
             role = label(inner.get("role"), _langchain_role(inner), _langchain_role(value)) or default
@@ -162,7 +166,9 @@ def _tool_message(r: Reading, value: dict[str, Json], where: str) -> list[Messag
     id_key = next((key for key in _ID_KEYS if isinstance(value.get(key), str | int)), None)
     identifier = compact(value[id_key]) if id_key else None
     name_keys = ("name", "tool_name", "toolName") if name else ()
-    r.unread(value, where, ("role", "from", key, id_key, *name_keys, *(("type",) if _langchain_role(value) else ())))
+    r.unread(
+        value, where, ("role", "from", key, id_key or "", *name_keys, *(("type",) if _langchain_role(value) else ()))
+    )
     content, path = parts_in_string(r, value.get(key), join(where, key)), join(where, key)
     found = entries(content, path)
     if not any(is_result(inner) for _, inner in found):

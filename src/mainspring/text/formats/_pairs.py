@@ -27,10 +27,13 @@ def pair(r: Reading, data: dict[str, Json]) -> Pair:
         found = Pair(request, where, outer=("request",))
     else:
         found = Pair(data)
-    key = next((key for key in _RESPONSE_KEYS if data.get(key) is not None), None)
+    keys = (*_RESPONSE_KEYS, "output") if "messages" in data else _RESPONSE_KEYS
+    key = next((key for key in keys if data.get(key) is not None), None)
     if key:
         response = decoded(r, data[key], key)
-        found.response, found.response_where = _body(r, response, key) if isinstance(response, dict) else (data[key], key)
+        found.response, found.response_where = (
+            _body(r, response, key) if isinstance(response, dict) else (data[key], key)
+        )
         found.outer = (*found.outer, key)
     return found
 

@@ -134,18 +134,15 @@ def compact(value: Json) -> str:
 
 def decoded(r: Reading, value: Json, where: str) -> Json:
     """The JSON inside a string, however often it was encoded; any other value, and text that is no JSON, unchanged."""
+    inner = value
     for _ in range(3):
-        if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
+        if not isinstance(inner, str) or inner.lstrip()[:1] not in ("{", "[", '"'):
             break
         try:
-            inner = loads(value)
-            inner = clean(r, inner, where)
+            inner = clean(r, loads(inner), where)
         except (ValueError, RecursionError, TooLargeError):
             break
-        if not isinstance(inner, dict | list | str):
-            break
-        value = inner
-    return value
+    return inner if isinstance(inner, dict | list) else value
 
 
 def container(r: Reading, value: Json, where: str) -> Json:

@@ -13,12 +13,13 @@ from mainspring.text.span import Json
 _CONTAINERS = ("attributes", "span_attributes", "SpanAttributes", "Attributes")
 _PREFIXES = ("gen_ai.", "llm.", "openinference.", "langfuse.", "ai.", "traceloop.", "input.value", "output.value")
 _ROOTS = ("gen_ai", "llm", "openinference", "langfuse", "ai")
-_VALUES = frozenset(  # what holds content: an object here is a value, not a level of nesting
-    """gen_ai.input.messages gen_ai.output.messages gen_ai.system_instructions gen_ai.tool.definitions gen_ai.prompt
-    gen_ai.completion gen_ai.input_messages gen_ai.output_messages langfuse.observation.input
-    langfuse.observation.output langfuse.trace.input langfuse.trace.output input.value output.value ai.prompt.messages
-    ai.prompt.tools ai.response.object ai.response.toolCalls ai.result.object ai.result.toolCalls""".split()
-)
+_VALUES = frozenset((  # what holds content: an object here is a value, not a level of nesting
+    "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions", "gen_ai.tool.definitions",
+    "gen_ai.prompt", "gen_ai.completion", "gen_ai.input_messages", "gen_ai.output_messages",
+    "langfuse.observation.input", "langfuse.observation.output", "langfuse.trace.input", "langfuse.trace.output",
+    "input.value", "output.value", "ai.prompt.messages", "ai.prompt.tools", "ai.response.object",
+    "ai.response.toolCalls", "ai.result.object", "ai.result.toolCalls",
+))  # fmt: skip
 _NO_CONVERSATION = {
     "embed": "an embedding call holds no conversation",
     "execute_tool": "a tool execution span holds no conversation",
@@ -60,7 +61,9 @@ class Telemetry:
         self._taken_events: set[str] = set()
 
     def path(self, key: str) -> str:
-        source = self.where if key in self._own else next((e.where for e in self._details if key in e.fields), self.where)
+        source = (
+            self.where if key in self._own else next((e.where for e in self._details if key in e.fields), self.where)
+        )
         return join(source, key)
 
     def take(self, key: str) -> Json:
@@ -123,7 +126,8 @@ def telemetry(data: Json) -> Telemetry | None:
     """None where nothing names a convention for language model calls."""
     if isinstance(data, list):
         events = read_events(data, "")
-        return Telemetry({}, {}, "", events) if events and all(e.name.startswith("gen_ai.") for e in events) else None
+        one = events and all(event.name.startswith("gen_ai.") and event.name != DETAILS for event in events)
+        return Telemetry({}, {}, "", events) if one else None
     if not isinstance(data, dict):
         return None
     where = next((key for key in _CONTAINERS if isinstance(data.get(key), dict | list)), "")
@@ -131,7 +135,9 @@ def telemetry(data: Json) -> Telemetry | None:
         return Telemetry({}, {}, "", [event])
     attributes = flattened(plain_attributes(data[where] if where else data))
     events = read_events(data.get("events"), "events")
-    if not any(key.startswith(_PREFIXES) for key in attributes) and not any(e.name.startswith("gen_ai.") for e in events):
+    if not any(key.startswith(_PREFIXES) for key in attributes) and not any(
+        e.name.startswith("gen_ai.") for e in events
+    ):
         return None
     return Telemetry(data, attributes, where, events)
 

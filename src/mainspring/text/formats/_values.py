@@ -15,6 +15,14 @@ _SYSTEM_KEYS = ("system", "system_instruction", "system_instructions", "systemIn
 _MESSAGES_KEYS = ("messages", "prompt", "input", "contents", "conversations", "conversation")
 _TOOLS_KEYS = ("tools", "functions")
 _ANSWER_KEYS = ("choices", "output", "message", "completion", "generations", "messages", "response", "candidates")
+_SPOKEN_KEYS = ("content", "text", "tool_calls", "toolCalls", "parts", "refusal", "reasoning", "reasoning_content")
+_METADATA = frozenset((  # what may stand beside a prompt or an answer without being part of it
+    "model", "id", "object", "created", "usage", "metadata", "index", "logprobs", "finish_reason", "finishReason",
+    "stop_reason", "stopReason", "status", "system_fingerprint", "service_tier", "temperature", "top_p", "top_k",
+    "max_tokens", "max_completion_tokens", "stream", "stop", "n", "seed", "user", "frequency_penalty",
+    "presence_penalty", "response_format", "tool_choice", "tools", "functions", "name", "response_metadata",
+    *_SYSTEM_KEYS,
+))  # fmt: skip
 _FINISH_KEYS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "status")
 
 
@@ -58,7 +66,7 @@ def read_input_value(r: Reading, value: Json, where: str) -> None:
         read_request(r, inner, where)
     elif are_messages(inner) or is_message(inner):
         r.input += read_messages(r, inner, where)
-    elif inner is not None:
+    elif inner is not None and inner not in ("", [], {}):
         r.input.append(Message("user", tuple(_shown(r, value, inner, where))))
 
 
@@ -68,15 +76,14 @@ def _is_request(value: dict[str, Json]) -> bool:
         inner = value.get(key)
         if are_messages(inner) or (isinstance(inner, list) and len(inner) == 1 and are_messages(inner[0])):
             return True
-    return not is_message(value) and any(
-        isinstance(value.get(key), str) and value[key] for key in ("prompt", "messages", "input")
-    )
+    prompts = {key for key in ("prompt", "messages", "input") if isinstance(value.get(key), str) and value[key]}
+    return len(prompts) == 1 and value.keys() <= prompts | _METADATA
 
 
 def read_output_value(r: Reading, value: Json, where: str) -> None:
     """An answer as text, message, parts, choices, or the response around them; null is no answer."""
     inner = decoded(r, value, where)
-    if isinstance(inner, dict) and any(inner.get(key) is not None for key in _ANSWER_KEYS) and "role" not in inner:
+    if isinstance(inner, dict) and _is_envelope(inner):
         read_response(r, inner, where)
     elif isinstance(inner, dict) and (is_message(inner) or _is_answer(inner)):
         take_finish(r, inner)
@@ -87,9 +94,21 @@ def read_output_value(r: Reading, value: Json, where: str) -> None:
         r.output.append(Message("assistant", tuple(_shown(r, value, inner, where))))
 
 
+def _is_envelope(value: dict[str, Json]) -> bool:
+    """A response around an answer, and not structured output that happens to have a field `output`."""
+    key = next((key for key in _ANSWER_KEYS if value.get(key) is not None), None)
+    if key is None or "role" in value:
+        return False
+    inner = value[key]
+    if key in ("choices", "generations", "candidates") and isinstance(inner, list):
+        return True
+    return are_messages(inner) or is_message(inner) or value.keys() <= {key, *_METADATA}
+
+
 def _is_answer(value: dict[str, Json]) -> bool:
-    keys = ("content", "text", "tool_calls", "toolCalls", "parts", "refusal")
-    return is_part(value) or any(isinstance(value.get(key), str | list) for key in keys)
+    """A message without a role; an object with more than a message has is structured output."""
+    spoken = any(isinstance(value.get(key), str | list) for key in _SPOKEN_KEYS)
+    return is_part(value) or (spoken and value.keys() <= {*_SPOKEN_KEYS, *_METADATA})
 
 
 def _shown(r: Reading, value: Json, inner: Json, where: str) -> list[Text]:
@@ -109,7 +128,7 @@ def read_response(r: Reading, value: dict[str, Json], where: str, used: tuple[st
     elif key:
         read_output_value(r, value[key], join(where, key))
     take_finish(r, value)
-    r.unread(value, where, (*used, key, "model", *_FINISH_KEYS))
+    r.unread(value, where, (*used, key or "", "model", *_FINISH_KEYS))
 
 
 def read_choices(r: Reading, value: Json, where: str) -> None:

@@ -12,9 +12,10 @@ from mainspring.text.formats._values import read_output_value, read_request, tak
 from mainspring.text.span import Json, ReadSpan
 
 NAME = "anthropic"
-_BLOCKS = frozenset(
-    "thinking redacted_thinking tool_use tool_result document server_tool_use web_search_tool_result".split()
-)
+_BLOCKS = frozenset((
+    "thinking", "redacted_thinking", "tool_use", "tool_result", "document", "server_tool_use",
+    "web_search_tool_result",
+))  # fmt: skip
 
 
 def matches(data: Json) -> bool:

@@ -5,7 +5,7 @@ Fine-tuning rows (`{messages}`, `{conversations: [{from, value}]}`) and legacy c
 """
 
 from mainspring.errors import SpanError
-from mainspring.text.formats._messages import are_messages, read_messages
+from mainspring.text.formats._messages import are_messages, is_message, read_messages
 from mainspring.text.formats._pairs import pair, peek
 from mainspring.text.formats._reading import Reading, join
 from mainspring.text.formats._values import read_choices, read_output_value, read_request, take_finish
@@ -17,10 +17,13 @@ _INPUT_KEYS = ("messages", "conversations", "conversation")
 
 def matches(data: Json) -> bool:
     if isinstance(data, list):
-        return are_messages(data) or (len(data) == 1 and are_messages(data[0]))
+        first = data[0] if data else None
+        return is_message(first) or (len(data) == 1 and are_messages(first))
     request, response = peek(data)
     answered = "choices" in request or response is not None
-    return any(isinstance(request.get(key), list | str | dict) for key in _INPUT_KEYS) or ("prompt" in request and answered)
+    return any(isinstance(request.get(key), list | str | dict) for key in _INPUT_KEYS) or (
+        "prompt" in request and answered
+    )
 
 
 def read(data: Json) -> ReadSpan:
@@ -33,11 +36,11 @@ def read(data: Json) -> ReadSpan:
         raise SpanError("neither messages nor a request with messages")
     r = Reading(NAME, "messages")
     found = pair(r, data)
-    own = (*found.outer, "choices") if found.request is data else ()
-    read_request(r, found.request, found.request_where, own)
+    used = found.outer if found.response is not None else (*found.outer, "choices", "finish_reason")
+    read_request(r, found.request, found.request_where, used if found.request is data else ())
     r.root = join(found.request_where, "messages")
     if found.request is not data:
-        r.unread(data, "", (*found.outer, "choices"))
+        r.unread(data, "", used)
     if found.response is not None:
         read_output_value(r, found.response, found.response_where)
     elif data.get("choices") is not None:

@@ -16,11 +16,12 @@ from mainspring.text.formats._values import read_system
 from mainspring.text.span import Json, Message, ReadSpan
 
 NAME = "openai-responses"
-_ITEMS = frozenset(
-    """message function_call function_call_output reasoning custom_tool_call custom_tool_call_output mcp_call
-    web_search_call file_search_call code_interpreter_call computer_call computer_call_output image_generation_call
-    local_shell_call local_shell_call_output item_reference mcp_list_tools mcp_approval_request compaction""".split()
-)
+_ITEMS = frozenset((
+    "message", "function_call", "function_call_output", "reasoning", "custom_tool_call", "custom_tool_call_output",
+    "mcp_call", "web_search_call", "file_search_call", "code_interpreter_call", "computer_call",
+    "computer_call_output", "image_generation_call", "local_shell_call", "local_shell_call_output",
+    "item_reference", "mcp_list_tools", "mcp_approval_request", "compaction",
+))  # fmt: skip
 
 
 def matches(data: Json) -> bool:
@@ -95,7 +96,9 @@ def _read_answer(r: Reading, value: Json, where: str) -> None:
         repeated = not r.input and value.get("instructions") is not None
         if repeated:
             read_system(r, value["instructions"], join(where, "instructions"))
-        r.unread(value, where, (*used, *(("incomplete_details",) if reason else ("status",)), "instructions" * repeated))
+        r.unread(
+            value, where, (*used, *(("incomplete_details",) if reason else ("status",)), "instructions" * repeated)
+        )
     items = decoded(r, output, at)
     if turns := _read_items(r, items if isinstance(items, list | dict) else output, at, one_turn=True):
         r.answer(turns, at)

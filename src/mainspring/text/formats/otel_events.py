@@ -21,11 +21,12 @@ _ROLES: dict[str, Role] = {
 }
 _CHOICE = "gen_ai.choice"
 _EVENTS = frozenset((*_ROLES, _CHOICE))
-_METADATA = frozenset(
-    """gen_ai.system gen_ai.provider.name gen_ai.event.content event_name eventName timestamp time time_unix_nano
-    timeUnixNano observedTimeUnixNano observed_timestamp severity_number severity_text severityNumber severityText
-    trace_id span_id trace_flags traceId spanId traceFlags flags resource droppedAttributesCount""".split()
-)
+_METADATA = frozenset((
+    "gen_ai.system", "gen_ai.provider.name", "gen_ai.event.content", "event_name", "eventName", "timestamp", "time",
+    "time_unix_nano", "timeUnixNano", "observedTimeUnixNano", "observed_timestamp", "severity_number",
+    "severity_text", "severityNumber", "severityText", "trace_id", "span_id", "trace_flags", "traceId", "spanId",
+    "traceFlags", "flags", "resource", "droppedAttributesCount",
+))  # fmt: skip
 
 
 def matches(data: Json) -> bool:

@@ -6,6 +6,7 @@ Strings stand for the user's and the assistant's text; a list of outputs for sev
 from mainspring.errors import SpanError
 from mainspring.text.formats._messages import read_message, read_messages, role_of
 from mainspring.text.formats._reading import Reading, decoded, entries, join, label
+from mainspring.text.formats._telemetry import telemetry
 from mainspring.text.formats._tools import read_tools
 from mainspring.text.formats._values import take_finish
 from mainspring.text.span import Json, ReadSpan
@@ -14,7 +15,9 @@ NAME = "span-01"
 
 
 def matches(data: Json) -> bool:
-    return isinstance(data, dict) and (isinstance(data.get("span"), dict) or ("input" in data and "output" in data))
+    if not isinstance(data, dict):
+        return False
+    return isinstance(data.get("span"), dict) or ("input" in data and "output" in data and telemetry(data) is None)
 
 
 def read(data: Json) -> ReadSpan:
