@@ -134,7 +134,8 @@ def test_text() -> None:
 @pytest.mark.parametrize(
     "raw",
     [rb'{"messages": [{"role": "user", "content": "a\ud83d"}]}', b'{"messages": [{"role": "user", "content": NaN}]}',
-     b'{"messages": [{"role": "user", "content": 1e999}]}', b'{"messages": [{"role": "user", "content": %s}]}' % (b"9" * 5000),
+     b'{"messages": [{"role": "user", "content": 1e999}]}',
+     b'{"messages": [{"role": "user", "content": %s}]}' % (b"9" * 5000),
      b'{"messages": 1, "messages": [{"role": "user", "content": "last"}]}'],
 )  # fmt: skip
 def test_json_at_its_edges(raw: bytes) -> None:
@@ -194,7 +195,7 @@ class Endless(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readline(self, size: int | None = -1) -> bytes:
+    def readline(self, _size: int | None = -1) -> bytes:
         self.left -= 1
         return self.line if self.left >= 0 else b""
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -43,7 +44,8 @@ JSON = st.recursive(
 )
 # Some shape of a span, so that readers are entered and not only refused.
 SHAPES = st.sampled_from([
-    ("messages",), ("span", "input"), ("input",), ("gen_ai.input.messages",), ("attributes",), ("events",), ("response",),
+    ("messages",), ("span", "input"), ("input",), ("gen_ai.input.messages",), ("attributes",), ("events",),
+    ("response",),
     ("output",), ("request",), ("gen_ai.output.messages",), ("llm.output_messages",), ("ai.prompt.messages",),
     ("instructions",), ("system",), ("tools",), ("choices",), ("prompt_messages",),
 ])  # fmt: skip
@@ -101,7 +103,8 @@ def corpus() -> list[Json]:
         {"span": {"input": chat, "output": said}},
         {"type": "GENERATION", "input": {"messages": chat}, "output": said},
         {"log_type": "chat", "input": json.dumps(chat), "output": json.dumps(said)},
-        [{"name": "gen_ai.user.message", "body": {"content": "x"}}, {"name": "gen_ai.choice", "body": {"message": said}}],
+        [{"name": "gen_ai.user.message", "body": {"content": "x"}},
+         {"name": "gen_ai.choice", "body": {"message": said}}],
         {"attributes": [{"key": "gen_ai.prompt.0.content", "value": {"stringValue": "x"}},
                         {"key": "gen_ai.input.messages", "value": {"arrayValue": {"values": []}}}]},
     ]  # fmt: skip
@@ -188,7 +191,7 @@ def texts(value: Json) -> list[str]:
 @EASY
 @given(st.lists(message("user", "system", "assistant", "tool"), min_size=1, max_size=4), message("assistant"))
 @pytest.mark.parametrize("encode", [json.dumps, lambda value: value])
-def test_messages_of_the_schema_lose_no_text(encode, messages: list[dict], said: dict) -> None:  # noqa: ANN001
+def test_messages_of_the_schema_lose_no_text(encode: Callable[[Json], Json], messages: list[dict], said: dict) -> None:
     data = {"gen_ai.input.messages": encode(messages), "gen_ai.output.messages": encode([said])}
     read = read_span(data)
     shown = "\n".join(texts(msgspec.to_builtins(read.span)))

@@ -189,6 +189,8 @@ def placed(r: Reading, role: Role, parts: list[Part], name: str | None, where: s
             messages.append(Message("tool", run, name if role == "tool" else None))
         else:
             messages.append(Message(role, run if role == "assistant" else _as_text(r, run, where), name))
+    if name and messages and all(message.name is None for message in messages):
+        r.note("not_rendered", where, "name")
     return messages or [Message(role, (), name)]
 
 

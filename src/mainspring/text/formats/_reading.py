@@ -59,8 +59,12 @@ class Reading:
         if self.input and turns[: len(self.input)] == self.input:
             turns = turns[len(self.input) :]
         last = max((i for i, turn in enumerate(turns) if turn.role == "assistant"), default=None)
-        if last is None:
+        if last is None and any(turn.role != "tool" for turn in turns):
             raise SpanError("span output must be an assistant message", param=where)
+        if last is None:
+            self.input += turns
+            self.note("moved", where, "tool results without a word of the assistant count as input")
+            return
         before, after = turns[:last], len(turns) - last - 1
         if before and self.output:
             self.note("not_rendered", where, f"{last} turns inside a further choice")

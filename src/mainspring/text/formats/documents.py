@@ -95,7 +95,9 @@ def _stream(file: IO[bytes], name_of_format: str | None, name: str, limits: Limi
 
 def _document(raw: bytes, name_of_format: str | None, name: str, limits: Limits) -> Iterator[_Outcome]:
     try:
-        if name_of_format != plain_text.NAME and not raw.startswith(_UTF16) and _is_jsonl(raw, name, limits):
+        if raw.startswith(_UTF16) and len(raw) <= limits.bytes:
+            raw = text_of(raw).encode()
+        if name_of_format != plain_text.NAME and _is_jsonl(raw, name, limits):
             yield from _lines(b"", io.BytesIO(raw), name_of_format, limits)
             return
         if len(raw) > limits.bytes:
@@ -156,8 +158,8 @@ def _lines(head: bytes, file: IO[bytes], name_of_format: str | None, limits: Lim
         try:
             if size > limits.bytes:
                 raise _too_long(f"line {number}", size, limits)
-            text = text_of(line if number > 1 else line.removeprefix(codecs.BOM_UTF8), number)
-            if not text.strip():
+            text = text_of(line, number).rstrip()
+            if not text:
                 continue
             data = decode(text, limits.depth, number)
         except MainspringError as error:
