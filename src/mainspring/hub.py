@@ -1,0 +1,45 @@
+"""A model folder from a path or a hub id. Works offline with folders; the hub client is an extra.
+
+Only what a model needs is fetched: safetensors, JSON and templates, never code or pickles. A pinned revision makes the
+weights a matter of record; without one the hub's default branch is taken.
+"""
+
+import re
+from pathlib import Path
+
+from mainspring.errors import ModelError
+
+WANTED = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "LICENSE*", "README.md")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+class HubError(ModelError):
+    """A model that is neither a folder here nor to be had from the hub; the message says what to do."""
+
+    code = "model_not_found"
+
+
+def model_folder(path_or_id: str | Path, *, revision: str | None = None, token: str | None = None) -> Path:
+    """The local folder of a model; a hub id `owner/name` is downloaded, once, with progress on stderr.
+
+    `token` is a private hub's; None takes the one the hub client finds (environment or login). Raises HubError.
+    """
+    folder = Path(path_or_id).expanduser()
+    if folder.is_dir():
+        return folder
+    name = str(path_or_id)
+    if folder.exists() or not _HUB_ID.fullmatch(name):
+        raise HubError(f"{name!r} is no folder here and no hub id of the form owner/name")
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError:
+        raise HubError(f"{name!r} is no folder here; to fetch it from a hub: pip install 'mainspring[hub]'") from None
+    try:
+        return Path(snapshot_download(name, revision=revision, token=token, allow_patterns=list(WANTED)))
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        # The client's own message may hold the request's headers or a signed address: only its kind is passed on.
+        raise HubError(
+            f"{name!r}{f' at revision {revision}' if revision else ''} can't be fetched ({type(error).__name__}): "
+            "check the name, the network and, for a private model, the token"
+        ) from None
