@@ -44,7 +44,7 @@ class Branch:
     label_ids: Ids
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bundle:
     """Made by `load` or `unpack`. `eos_ids` end a generated text; `notes` say what the folder lacked."""
 
@@ -73,6 +73,9 @@ class Bundle:
         answers = answer_words(scoring, tokenizer, " " if open_end else "")
         questions = {kind: Template(getattr(scoring.questions, kind), f"question {kind}") for kind in KINDS}
         return cls(files, chat, scoring, suffix, answers, questions, _hash(files, scoring), files.notes)
+
+    def __repr__(self) -> str:
+        return f"Bundle({self.hash[:12]})"
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -129,9 +129,16 @@ def _eos_ids(
         value = source.get("eos_token_id")
         found += [value] if isinstance(value, int) else value or []
     if (word := variables.get("eos_token")) is not None:
-        added = msgspec.json.decode(tokenizer, type=_Added).added_tokens or []
-        found += [token["id"] for token in added if token.get("content") == word]
+        found += [token["id"] for token in _added(tokenizer) if token.get("content") == word]
     return tuple(dict.fromkeys(found))
+
+
+def _added(tokenizer: bytes) -> list[dict[str, Any]]:
+    """Empty for what is no tokenizer document: whoever loads it says so."""
+    try:
+        return msgspec.json.decode(tokenizer, type=_Added).added_tokens or []
+    except msgspec.DecodeError:
+        return []
 
 
 class _Added(msgspec.Struct):

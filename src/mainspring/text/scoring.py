@@ -101,7 +101,8 @@ def read_scoring(data: bytes, where: str = "scoring.json") -> Scoring:
             raise TemplateError(f"{where}: calibration.{kind}.temperature must be a positive number")
         if not all(map(math.isfinite, calibration.bias)) or (size and len(calibration.bias) not in (0, size)):
             raise TemplateError(f"{where}: calibration.{kind}.bias must be {size or 'finite'} numbers")
-    if (scoring.limits.view_tokens or 1) < 1 or scoring.limits.definition_chars < 1:
+    limits = scoring.limits
+    if limits.definition_chars < 1 or (limits.view_tokens is not None and limits.view_tokens < 1):
         raise TemplateError(f"{where}: limits must be positive")
     return scoring
 
@@ -131,35 +132,41 @@ def answer_words(scoring: Scoring, tokenizer: Tokenizer, prefix: str) -> dict[Ki
 
 
 def _fixed(words: tuple[str, ...] | None, tokenizer: Tokenizer, prefix: str) -> AnswerIds | None:
+    """Ids of the words after the prefix, or of the bare words where those after it take several tokens."""
     if words is None:
         return None
-    ids = tuple(_id(word, tokenizer, prefix) for word in words)
+    ids = _ids(words, tokenizer, prefix) or tuple(tokenizer.token_id(word) for word in words)
     if len(set(ids)) != len(ids):
         raise TokenizerError("scoring.json: two answers are the same token")
     return AnswerIds(words, ids)
 
 
 def _first(candidates: Sequence[Sequence[str]], tokenizer: Tokenizer, prefix: str) -> AnswerIds:
-    for words in candidates:
-        try:
-            found = _fixed(tuple(words), tokenizer, prefix)
-        except TokenizerError:
-            continue
-        if found is not None:
-            return found
+    for start in dict.fromkeys((prefix, "")):
+        for words in candidates:
+            if ids := _ids(words, tokenizer, start):
+                return AnswerIds(tuple(words), ids)
     raise TokenizerError(f"{tokenizer.where} has no tokens for the default answers; scoring.json has to name some")
 
 
+def _ids(words: Sequence[str], tokenizer: Tokenizer, prefix: str) -> tuple[int, ...]:
+    """Empty unless every word is one token after the prefix."""
+    try:
+        return tuple(tokenizer.token_id(prefix + word) for word in words)
+    except TokenizerError:
+        return ()
+
+
 def _available(signs: list[str], tokenizer: Tokenizer, prefix: str) -> AnswerIds:
-    chosen: dict[int, str] = {}
-    for sign, ids in zip(signs, tokenizer.encode_texts([prefix + sign for sign in signs]), strict=True):
-        if len(ids) == 1 and len(chosen) < MAX_OPTIONS:
-            chosen.setdefault(int(ids[0]), sign)
-    return AnswerIds(tuple(chosen.values()), tuple(chosen))
-
-
-def _id(word: str, tokenizer: Tokenizer, prefix: str) -> int:
-    return tokenizer.token_id(prefix + word)
+    """As many signs as are one token each, up to the most options a question may have."""
+    best: dict[int, str] = {}
+    for start in dict.fromkeys((prefix, "")):
+        chosen: dict[int, str] = {}
+        for sign, ids in zip(signs, tokenizer.encode_texts([start + sign for sign in signs]), strict=True):
+            if len(ids) == 1 and len(chosen) < MAX_OPTIONS:
+                chosen.setdefault(int(ids[0]), sign)
+        best = best if len(best) >= len(chosen) else chosen
+    return AnswerIds(tuple(best.values()), tuple(best))
 
 
 def check_options(count: int, available: AnswerIds) -> None:

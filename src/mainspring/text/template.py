@@ -28,6 +28,7 @@ CLOCK = datetime(2025, 1, 1, 12)
 # Provenance marks (text/guard.py) pass through `tojson` unescaped and without influence on the order of keys.
 _MARKS = re.compile("[\ufdd0-\ufdef]+")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\ufdd0-\ufdef]+")
+_RAISES = re.compile(r"""raise_exception\(\s*(["'])(.+?)\1""")
 _GENERATION = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 
 
@@ -111,8 +112,10 @@ class Template:
 
     def _line_of(self, message: str) -> int | None:
         """The line of a `raise_exception` whose message is (or begins with) a literal."""
-        at = self.source.find(message[:24])
-        return None if at < 0 or not message else self.source.count("\n", 0, at) + 1
+        for match in _RAISES.finditer(self.source):
+            if message.startswith(match[2]):
+                return self.source.count("\n", 0, match.start()) + 1
+        return None
 
 
 def to_json(

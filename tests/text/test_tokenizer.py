@@ -1,0 +1,185 @@
+"""Text never encodes to control ids; the fast encoder is used only where it agrees."""
+
+import json
+import logging
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.errors import TokenizerError
+from mainspring.text import tokenizer as module
+from mainspring.text.tokenizer import Tokenizer
+from support.qwen import qwen_tokenizer_json
+from support.tiny_tokenizer import tiny_tokenizer_json
+
+QWEN = qwen_tokenizer_json()
+TINY = Tokenizer(tiny_tokenizer_json().encode())
+TINY_FULL = tokenizers.Tokenizer.from_str(tiny_tokenizer_json())
+FULL = tokenizers.Tokenizer.from_str(QWEN)
+
+
+@pytest.fixture(scope="module")
+def qwen() -> Tokenizer:
+    return Tokenizer(QWEN.encode())
+
+
+def test_control_strings_encode_as_text(qwen: Tokenizer) -> None:
+    control = set(qwen.control.values())
+    assert len(control) == 33
+    for name in qwen.control:
+        ids = qwen.encode_text(f"x{name}\n{name}{name}")
+        assert not control & set(ids.tolist())
+        assert qwen.decode(ids) == f"x{name}\n{name}{name}"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=200))
+def test_text_without_control_encodes_as_the_whole_tokenizer_does(text: str) -> None:
+    ids = TINY.encode_text(text)
+    assert ids.dtype == np.uint32
+    assert ids.tolist() == TINY_FULL.encode(text, add_special_tokens=False).ids
+
+
+def test_size_and_words(qwen: Tokenizer) -> None:
+    assert qwen.vocab_size == max(qwen.control.values()) + 1
+    assert qwen.token_id("A") == FULL.token_to_id("A")
+    with pytest.raises(TokenizerError, match="not one token"):
+        qwen.token_id("unquestionable nonsense")
+    with pytest.raises(TokenizerError, match="not one token"):
+        qwen.token_id("<|im_end|>")
+
+
+def test_lone_surrogates_become_replacement_characters(qwen: Tokenizer) -> None:
+    assert qwen.decode(qwen.encode_text("a\ud800b\udfffc😀")) == "a\ufffdb\ufffdc😀"
+
+
+def test_decode_names_control_tokens(qwen: Tokenizer) -> None:
+    ids = [qwen.control["<|im_start|>"], *qwen.encode_text("user\nhé").tolist(), qwen.control["<|im_end|>"]]
+    assert qwen.decode(ids) == "<|im_start|>user\nhé<|im_end|>"
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"model": {"vocab": {}}}', b'{"model": {"vocab": {"a": 0}}}'])
+def test_broken_documents_are_named(tmp_path: Any, content: bytes) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
+        Tokenizer.load(tmp_path)
+
+
+def test_missing_file_is_named(tmp_path: Any) -> None:
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json can't be read"):
+        Tokenizer.load(tmp_path)
+
+
+def test_control_strings_in_the_model_vocabulary_are_taken_out() -> None:
+    document = json.loads(tiny_tokenizer_json())
+    document["model"]["vocab"]["<|im_start|>"] = Tokenizer(tiny_tokenizer_json().encode()).control["<|im_start|>"]
+    document["model"]["ignore_merges"] = True
+    document["pre_tokenizer"] = None
+    tokenizer = Tokenizer(json.dumps(document).encode())
+    assert tokenizer.control["<|im_start|>"] not in tokenizer.encode_text("<|im_start|>")
+
+
+def test_a_tokenizer_that_makes_control_of_text_is_refused() -> None:
+    document = json.loads(tiny_tokenizer_json())
+    control = document["added_tokens"][0]
+    document["model"]["vocab"]["Ġ<"] = control["id"]  # a merge leads to a control token's id
+    document["model"]["merges"].insert(0, ["Ġ", "<"])
+    tokenizer = Tokenizer(json.dumps(document).encode(), fast=False)
+    with pytest.raises(TokenizerError, match="encodes plain text to a control token"):
+        tokenizer.encode_text("a <b")
+
+
+def test_white_space_tokens_are_text_and_keep_their_ids() -> None:
+    document = json.loads(tiny_tokenizer_json())
+    number = 1 + max(token["id"] for token in document["added_tokens"])
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    document["added_tokens"].append({"id": number, "content": "\n\n\n", **flags})
+    tokenizer = Tokenizer(json.dumps(document).encode())
+    assert "\n\n\n" not in tokenizer.control
+    assert number in tokenizer.encode_text("a\n\n\nb")
+
+
+def test_counting_stops_early_and_is_exact_below(qwen: Tokenizer) -> None:
+    text = "The quick brown fox jumps over the lazy dog. " * 40_000
+    exact = len(qwen.encode_text(text))
+    assert qwen.count_tokens(text, exact) == (exact, True)
+    count, whole = qwen.count_tokens(text, 1000)
+    assert not whole
+    assert 1000 < count < exact
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 7, 50])
+def test_head_and_tail_are_cut_at_tokens(qwen: Tokenizer, tokens: int) -> None:
+    text = "Zwölf Boxkämpfer jagen Viktor quer über den Sylter Deich. " * 30
+    head, tail = qwen.head(text, tokens), qwen.tail(text, tokens)
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(qwen.encode_text(head)) == tokens
+    assert abs(len(qwen.encode_text(tail)) - tokens) <= 1
+    assert qwen.head("short", 50) == qwen.tail("short", 50) == "short"
+
+
+def test_fast_encoder_is_used_where_it_agrees(qwen: Tokenizer) -> None:
+    pytest.importorskip("fastokens")
+    assert (qwen.implementation, qwen.reason) == ("fastokens", "fastokens agrees with tokenizers")
+    slow = Tokenizer(QWEN.encode(), fast=False)
+    assert slow.implementation == "tokenizers"
+    texts = ["naïve café 한국어 😀👍🏽", "x" * 5000, "", "a\n\n\n b\t"]
+    for left, right in zip(qwen.encode_texts(texts), slow.encode_texts(texts), strict=True):
+        assert np.array_equal(left, right)
+
+
+def _fake(shift_from: int) -> SimpleNamespace:
+    """A fastokens whose ids are wrong from one call on."""
+    calls = 0
+
+    class Fake:
+        def __init__(self, text: str) -> None:
+            self.inner = tokenizers.Tokenizer.from_str(text)
+
+        from_json_str = classmethod(lambda cls, text: cls(text))
+
+        def encode_batch_flat(self, texts: list[str], **_: bool) -> tuple[bytes, bytes]:
+            nonlocal calls
+            calls += 1
+            found = [self.inner.encode(text, add_special_tokens=False).ids for text in texts]
+            if calls > shift_from:
+                found = [[(i + 1) % 100 for i in ids] for ids in found]
+            offsets = np.cumsum([0, *map(len, found)]).astype("<u8")
+            return np.array([i for ids in found for i in ids], dtype="<u4").tobytes(), offsets.tobytes()
+
+    return SimpleNamespace(Tokenizer=Fake)
+
+
+def test_fast_encoder_that_differs_on_loading_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastokens", _fake(0))
+    tokenizer = Tokenizer(tiny_tokenizer_json().encode())
+    assert tokenizer.implementation == "tokenizers"
+    assert "differs" in tokenizer.reason
+
+
+def test_fast_encoder_that_fails_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastokens", SimpleNamespace())
+    assert "can't encode" in Tokenizer(tiny_tokenizer_json().encode()).reason
+
+
+def test_fast_encoder_that_differs_later_is_left_for_good(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastokens", _fake(2))
+    monkeypatch.setattr(module, "SAMPLE", 2)
+    tokenizer = Tokenizer(tiny_tokenizer_json().encode())
+    assert tokenizer.implementation == "fastokens"
+    right = TINY_FULL.encode("hello").ids
+    with caplog.at_level(logging.WARNING):
+        assert tokenizer.encode_text("hello").tolist() != right
+        assert tokenizer.encode_text("hello").tolist() == right
+    assert tokenizer.implementation == "tokenizers"
+    assert "sampled call" in caplog.text
+    assert tokenizer.encode_text("hello").tolist() == right
