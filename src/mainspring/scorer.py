@@ -93,14 +93,17 @@ class Scorer:
         revision: str | None = None,
         token: str | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        threads: int | None = None,
     ) -> "Scorer":
         """Any checkpoint folder of the hybrid family, or a hub id. `cache_bytes` bounds kept views, 0 keeps none.
+
+        `threads` sets how many CPU threads this process's products use; None measures which number pays.
 
         Raises ModelError (HubError, CheckpointError, TokenizerError, TemplateError) saying what is wrong with it.
         """
         folder = model_folder(path_or_id, revision=revision, token=token)
         bundle = Bundle.load(folder)
-        return cls(bundle, Engine(open_backend(folder, device), cache_bytes=cache_bytes))
+        return cls(bundle, Engine(open_backend(folder, device, threads=threads), cache_bytes=cache_bytes))
 
     def score(
         self,
