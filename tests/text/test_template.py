@@ -90,6 +90,17 @@ def test_templates_that_run_away_are_stopped(source: str) -> None:
         Template(source).render({}, chars=10, items=1)
 
 
+@pytest.mark.parametrize("source", ["{{ '{:>900000000}'.format('a') }}", "{{ f.format(1) }}", "{{ [1] * 9 ** 9 }}"])
+def test_what_the_engine_does_not_meter_is_refused(source: str) -> None:
+    with pytest.raises(TemplateError, match="named line 2 uses padding or repetition"):
+        Template("\n" + source, "named")
+
+
+def test_plain_formatting_is_not() -> None:
+    source = "{{ '<|{}|>{}'.format('a', 1) }}{{ x[0] ~ '*' }}{{ 2 * x[0] }}"
+    assert Template(source).render({"x": [3]}, chars=0, items=0) == "<|a|>13*6"
+
+
 def test_output_has_a_cap() -> None:
     with pytest.raises(TemplateError, match="the cap is"):
         Template("{{ 'x' * 2000000 }}").render({}, chars=0, items=0)
@@ -102,6 +113,7 @@ def test_output_has_a_cap() -> None:
         ("a\n\n{{ x.y.z }}", r"named line 3 fails: UndefinedError"),
         ("{{ 1 / 0 }}", r"named line 1 fails"),
         ("{{ x | nofilter }}", r"named line 1 fails: unknown filter"),
+        ("{{ x | tojson(indent=1000000000) }}", r"named fails: ValueError"),
         ("{{ x | tojson(indent='q', separators=3) }}", r"named fails: TypeError"),
     ],
 )

@@ -1,8 +1,8 @@
 """Marks that carry the origin of text through a template, so that users' text can never become control.
 
 Every user string (a *leaf*) enters the template as START digits TEXT END, inside its own leading and trailing white
-space, with a BREAK after every character that a control token can begin with and before every character that one can
-end with. The marks are noncharacters (U+FDD0 to U+FDEF) that occur nowhere in the leaves. Hence:
+space, with a BREAK on both sides of every character that a control token can begin or end with. The marks are
+noncharacters (U+FDD0 to U+FDEF) that occur nowhere in the leaves. Hence:
 
 - no control string in the output stems from user text, whole, split over leaves, or completed by template text;
 - nor does a user's `</think>` or `<tool_response>` steer the template's own logic;
@@ -67,8 +67,7 @@ class ControlFinder:
         longest_first = sorted(tokens, key=lambda text: (-len(text), text))
         self.tokens = tokens
         self.regex = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-        self.first = tuple(sorted({text[0] for text in tokens}))
-        self.last = tuple(sorted({text[-1] for text in tokens}))
+        self.edges = tuple(sorted({text[0] for text in tokens} | {text[-1] for text in tokens}))
 
     def split(self, text: str) -> list[Piece]:
         """Template text as template and control pieces."""
@@ -115,10 +114,8 @@ class Guard:
             return text
         at = text.index(core[0]) if text[0].isspace() else 0
         lead, trail = text[:at], text[at + len(core) :]
-        for char in self._finder.first:
-            core = core.replace(char, char + self._break)
-        for char in self._finder.last:
-            core = core.replace(char, self._break + char)
+        for char in self._finder.edges:
+            core = core.replace(char, f"{self._break}{char}{self._break}")
         return Marked(f"{lead}{self._start}{self._number(number)}{core}{self._end}{trail}")
 
     def pieces(self, output: str) -> list[Piece]:
