@@ -122,10 +122,14 @@ def test_failures_name_template_and_line(source: str, message: str) -> None:
         Template(source, "named").render({"x": {}}, chars=0, items=0)
 
 
-def test_refusals_are_told_apart_and_scrubbed() -> None:
+def test_refusals_are_told_apart_and_quote_the_source_alone() -> None:
     template = Template("a\n{{ raise_exception('Not this: ' ~ x) }}")
-    with pytest.raises(RefusalError, match="line 2 refuses: Not this: …"):
-        template.render({"x": "secret"}, chars=0, items=0, scrub=lambda text: text.replace("secret", "…"))
+    with pytest.raises(RefusalError) as caught:
+        template.render({"x": "secret"}, chars=0, items=0)
+    assert caught.value.message == "chat_template line 2 refuses: Not this: …"
+    with pytest.raises(RefusalError) as caught:
+        Template("{{ raise_exception(x) }}").render({"x": "secret"}, chars=0, items=0)
+    assert caught.value.message == "chat_template refuses"
 
 
 def test_errors_do_not_quote_values() -> None:

@@ -97,6 +97,7 @@ class Guard:
         self._digits = marks[3:_ROLES]
         self._scan = re.compile(f"{self._start}([{self._digits}]*)|{self._end}")
         self._own = {ord(mark): REPLACEMENT for mark in marks}
+        self._any = re.compile(f"[{marks}]")
         self._enabled = enabled
         self.leaves: list[Leaf] = []
         self.chars = 0
@@ -129,7 +130,7 @@ class Guard:
                 pieces.append(Piece("user", self._clean(text), leaf))
             else:
                 pieces += self._template(text, leaf)
-            leaf = None if match[1] is None else self._value(match[1])
+            leaf = self._value(match[1]) if match[1] else None
             at = match.end()
         return pieces + self._template(output[at:], leaf)
 
@@ -138,16 +139,11 @@ class Guard:
         blank = (number for number, leaf in enumerate(self.leaves) if not leaf.text.strip())
         return {*blank, *(piece.leaf for piece in pieces if piece.leaf is not None)}
 
-    def scrub(self, text: str) -> str:
-        """`text` without any user text that is still marked in it: error messages never quote a conversation."""
-        parts = (("…" if piece.kind == "user" else piece.text) for piece in self.pieces(text))
-        return "".join(parts)
-
     def _template(self, text: str, leaf: int | None) -> list[Piece]:
         pieces = self._finder.split(text)
-        if leaf is None and self._break not in text:
+        if leaf is None and (text.isascii() or not self._any.search(text)):
             return pieces
-        return [Piece(piece.kind, self._clean(piece.text), leaf) for piece in pieces]
+        return [Piece(piece.kind, self._any.sub("", piece.text), leaf) for piece in pieces]
 
     def _clean(self, text: str) -> str:
         return text.replace(self._break, "")
@@ -162,8 +158,9 @@ class Guard:
             digits = self._digits[digit] + digits
         return digits or self._digits[0]
 
-    def _value(self, digits: str) -> int:
-        return int("".join(str(self._digits.index(digit)) for digit in digits) or "0", 4)
+    def _value(self, digits: str) -> int | None:
+        number = int("".join(str(self._digits.index(digit)) for digit in digits), 4)
+        return number if number < len(self.leaves) else None
 
 
 def choose_marks(data: bytes) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ source shows them. A template that builds the latter out of sight can still wast
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -71,17 +71,13 @@ class Template:
         self._environments: dict[int, minijinja.Environment] = {}
         self._environment(FUEL_FLOOR)
 
-    def render(
-        self, context: Mapping[str, Any], *, chars: int, items: int, scrub: Callable[[str], str] | None = None
-    ) -> str:
-        """The output. `chars` and `items` size the input and with it fuel and cap; `scrub` cleans error messages."""
+    def render(self, context: Mapping[str, Any], *, chars: int, items: int) -> str:
+        """The output. `chars` and `items` size the input and with it fuel and cap."""
         environment = self._environment(FUEL_FLOOR + FUEL_PER_CHAR * chars + FUEL_PER_ITEM * items)
         try:
             text: str = environment.render_template("template", **context)
         except _Raised as raised:
-            message = str(raised)
-            said = scrub(message) if scrub else message
-            raise RefusalError(f"{self._at(self._line_of(message))} refuses: {said[:300]}") from None
+            raise self._refusal(str(raised)) from None
         except minijinja.TemplateError as error:
             raise self._failure(error) from None
         except Exception as error:  # a filter or method of Python's that the template misused
@@ -117,12 +113,13 @@ class Template:
     def _at(self, line: int | None) -> str:
         return self.name if line is None else f"{self.name} line {line}"
 
-    def _line_of(self, message: str) -> int | None:
-        """The line of a `raise_exception` whose message is (or begins with) a literal."""
+    def _refusal(self, message: str) -> RefusalError:
+        """Of what the template says, only what stands in its source: the rest may be a conversation's text."""
         for match in _RAISES.finditer(self.source):
             if message.startswith(match[2]):
-                return self.source.count("\n", 0, match.start()) + 1
-        return None
+                line = self.source.count("\n", 0, match.start()) + 1
+                return RefusalError(f"{self._at(line)} refuses: {match[2]}{'' if message == match[2] else '…'}")
+        return RefusalError(f"{self.name} refuses")
 
 
 def to_json(
