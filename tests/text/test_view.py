@@ -426,6 +426,14 @@ def test_a_turn_end_that_depends_on_the_conversation_is_refused(folder: Path) ->
         bundle.view(span(*[("user", "a")] * 5))
 
 
+def test_text_turned_around_gains_no_control(folder: Path) -> None:
+    source = CHATML.replace("message['content']", "(message['content'] if loop.last else message['content'][::-1])")
+    bundle = Bundle.load(write_qwen(folder / "reversed", source))
+    view = bundle.view(span(("user", ">|dne_mi|<")))
+    assert "<|im_end|><|im_end|>" in view.text
+    assert len(structure(bundle, view)) == 5
+
+
 def test_torn_marks_lose_no_text_and_gain_no_control(folder: Path) -> None:
     source = CHATML.replace("message['content']", "message['content'].split('\\n')[0] | upper")
     bundle = Bundle.load(write_qwen(folder / "torn", source))

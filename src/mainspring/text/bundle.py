@@ -171,7 +171,7 @@ class Bundle:
             check_options(len(question.options), answers)
             context["options"] = [guard.leaf(text, f"options[{i}]") for i, text in enumerate(question.options)]
         template = self.questions[question.kind]
-        return guard.pieces(template.render(context, chars=size, items=len(guard.leaves), scrub=guard.scrub))
+        return guard.pieces(template.render(context, chars=size, items=len(guard.leaves)))
 
     def _label_ids(self, question: Question) -> Ids:
         return np.array(self.answers[question.kind].ids[: len(question.labels)], dtype=np.uint32)

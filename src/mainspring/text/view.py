@@ -6,7 +6,8 @@ what the template drops is moved into text where it matters (reasoning, tool cal
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -49,10 +50,11 @@ class Rendered:
 
 def render_prompt(chat: Chat, span: Span, *, thinking: bool = False, limit: int | None = None) -> View:
     """The input of a span with the generation prompt after it; the template has the last word on its shape."""
-    guard, size = chat.guard(span)
-    builder = Builder(guard, Plan())
-    messages = [turn.message() for turn in builder.turns(msgspec.structs.replace(span, output=()), 0)]
-    pieces = chat.render(messages, guard, tools=builder.tools(span), chars=size, thinking=thinking)
+    with _shallow():
+        guard, size = chat.guard(span)
+        builder = Builder(guard, Plan())
+        messages = [turn.message() for turn in builder.turns(msgspec.structs.replace(span, output=()), 0)]
+        pieces = chat.render(messages, guard, tools=builder.tools(span), chars=size, thinking=thinking)
     return View(chat.encode(pieces, limit), tuple(pieces), tuple(builder.notes))
 
 
@@ -85,19 +87,27 @@ def check(span: Span, choice: int) -> None:
         raise SpanError(f"the span has {len(span.output)} choices, number {choice} is not among them", param="choice")
 
 
-def render(chat: Chat, span: Span, choice: int, plan: Plan) -> Rendered:
+@contextmanager
+def _shallow() -> Iterator[None]:
+    """JSON deeper than Python's stack is the span's fault."""
     try:
+        yield
+    except RecursionError:
+        raise SpanError("JSON nested too deeply to be rendered", param="span") from None
+
+
+def render(chat: Chat, span: Span, choice: int, plan: Plan) -> Rendered:
+    """One rendering, as the plan says. TemplateError, RefusalError."""
+    with _shallow():
         guard, size = chat.guard(span)
         builder = Builder(guard, plan)
         turns = builder.turns(span, choice)
-        tools = [] if plan.tools else builder.tools(span)
         if span.tools and plan.tools:
             turns = builder.with_tools_text(turns, span)
+        tools = [] if plan.tools else builder.tools(span)
         messages = [turn.message() for turn in arrange(turns, plan.level, builder.notes)]
         question, number = chat.ask(guard)
         pieces = chat.render([*messages, question], guard, tools=tools, chars=size)
-    except RecursionError:
-        raise SpanError("JSON nested too deeply to be rendered", param="span") from None
     before, after = split_at(pieces, number, chat.template.name)
     return Rendered(plan, before, after, guard, builder.notes)
 
