@@ -9,7 +9,7 @@ from mainspring.cli._options import json_option
 
 @click.command(short_help="See it work on a shipped conversation, without a model.")
 @click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Leave the made model in this new folder.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random weights.")
+@click.option("--seed", type=int, default=2, show_default=True, help="Of the random weights.")
 @json_option
 def demo(keep: Path | None, seed: int, as_json: bool) -> None:
     """Score a shipped support conversation against eight shipped behaviors.
