@@ -31,7 +31,7 @@ def model_folder(
     name = str(path_or_id)
     try:
         folder = Path(path_or_id).expanduser()
-        if folder.is_dir():
+        if name and folder.is_dir():  # an empty name would be the working folder
             return folder
         taken = folder.exists()
     except (OSError, RuntimeError):  # a name too long for the system, the home of nobody

@@ -190,9 +190,9 @@ def _too_long(what: str, size: int, limits: Limits) -> TooLargeError:
 
 
 def _spans(data: Json, name_of_format: str | None, limits: Limits) -> Iterator[_Outcome]:
-    """Every span of one decoded value."""
+    """Every span of one decoded value. Each is cleaned as it is read, so that its notes say what was replaced."""
     try:
-        values = _expanded(clean(Reading(""), data, max_depth=limits.depth), name_of_format, limits.depth)
+        values = _expanded(data, clean(Reading(""), data, max_depth=limits.depth))
     except MainspringError as error:
         yield error
         return
@@ -208,20 +208,25 @@ def _spans(data: Json, name_of_format: str | None, limits: Limits) -> Iterator[_
         yield TooLargeError(message, limit=limits.spans, actual=len(values))
 
 
-def _expanded(data: Json, name_of_format: str | None, depth: int) -> list[Json]:
-    """The values that are spans by themselves, in order; what is no collection is one, recognised or not."""
+def _expanded(data: Json, cleaned: Json) -> list[Json]:
+    """The values that are spans by themselves, in order; what is no collection is one, recognised or not.
+
+    `cleaned` is `data` as recognition wants it. The values stay as they are: reading them notes what it replaces.
+    """
     if isinstance(data, dict):
-        found = _exported(data)
-        if found is None:
+        found, fit = _exported(data), _exported(cleaned)
+        if found is None or fit is None:
             key = next((key for key in _LISTS if _are_objects(data.get(key))), None)
-            if key is None or is_span(data):
+            if key is None or is_span(cleaned):
                 return [data]
-            found = data[key]
-    elif isinstance(data, list) and not is_span(data):
-        found = data
+            found, fit = data[key], cleaned[key]
+    elif isinstance(data, list) and not is_span(cleaned):
+        found, fit = data, cleaned
     else:
         return [data]
-    return [value for inner in found for value in _expanded(inner, name_of_format, depth)]
+    if len(found) != len(fit):  # two ids of spans that cleaning made one
+        found = fit
+    return [value for pair in zip(found, fit, strict=True) for value in _expanded(*pair)]
 
 
 def _are_objects(value: Json) -> bool:
