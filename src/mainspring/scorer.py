@@ -83,6 +83,7 @@ class Scorer:
             )
         self.bundle = bundle
         self.engine = engine
+        self._asked: tuple[tuple[Question, ...], tuple[Branch, ...]] = ((), ())
 
     @classmethod
     def from_pretrained(
@@ -120,7 +121,7 @@ class Scorer:
         model's own limit) is refused, or loses the middles of its longest texts with on_overflow="cut"; `choice`
         picks among several outputs. Raises InputError naming the field at fault.
         """
-        asked = read_behaviors(behaviors)
+        asked = read_behaviors(behaviors, max_chars=self.bundle.scoring.limits.definition_chars)
         read = self.read(span)
         view = self.view(read.span, on_overflow=on_overflow, limit_tokens=limit_tokens, choice=choice)
         rows, tokens = self._run(view, asked)
@@ -161,18 +162,26 @@ class Scorer:
         return self.bundle.view(span, limit_tokens=self._limit(limit_tokens), on_overflow=on_overflow, choice=choice)
 
     def _limit(self, asked: int | None) -> int:
-        """Never beyond what the model reads with a question of usual length after the view."""
-        most = min(self.bundle.limit_tokens, self.engine.backend.limits.context_tokens - QUESTION_TOKENS)
-        return most if asked is None else min(asked, most)
+        return view_limit(self.bundle, self.engine.backend.limits.context_tokens, asked)
 
     def _run(self, view: View, questions: Sequence[Question]) -> tuple[list[np.ndarray], int]:
         tokens = np.asarray(view.tokens, np.int64)
-        branches = tuple(
-            Branch(np.asarray(b.tokens, np.int64), np.asarray(b.label_ids, np.int64))
-            for b in self.bundle.branches(questions)
-        )
-        work = Work(tokens, branches, hashlib.sha256(tokens.tobytes()).digest())
+        work = Work(tokens, self._branches(tuple(questions)), hashlib.sha256(tokens.tobytes()).digest())
         return self.engine.score([work])[0], len(tokens) + work.branch_rows
+
+    def _branches(self, questions: tuple[Question, ...]) -> tuple[Branch, ...]:
+        """The last questions' branches are kept: a stream of spans is asked the same ones over and over."""
+        if questions != self._asked[0]:
+            rendered = self.bundle.branches(questions)
+            branches = (Branch(np.asarray(b.tokens, np.int64), np.asarray(b.label_ids, np.int64)) for b in rendered)
+            self._asked = questions, tuple(branches)
+        return self._asked[1]
 
 
 QUESTION_TOKENS = 1024
+
+
+def view_limit(bundle: Bundle, context_tokens: int, asked: int | None = None) -> int:
+    """Tokens of a view: never beyond what the model reads with a question of usual length after it."""
+    most = min(bundle.limit_tokens, context_tokens - min(QUESTION_TOKENS, context_tokens // 4))
+    return most if asked is None else min(asked, most)

@@ -123,9 +123,13 @@ class Bundle:
 
     def branches(self, questions: Sequence[Question]) -> list[Branch]:
         """The same for many, encoded at once."""
-        rendered = [[*self._ask(question), *self.suffix] for question in questions]
+        rendered = [self.branch_pieces(question) for question in questions]
         tokens = self.chat.encode_many(rendered)
         return [Branch(ids, self._label_ids(question)) for ids, question in zip(tokens, questions, strict=True)]
+
+    def branch_pieces(self, question: Question) -> list[Piece]:
+        """The rendered text of a branch by origin, as a view has it in `pieces`."""
+        return [*self._ask(question), *self.suffix]
 
     def probabilities(self, logits: npt.ArrayLike, kind: Kind = "behavior") -> Floats:
         """Of label logits [..., labels]; see `text.probability`."""

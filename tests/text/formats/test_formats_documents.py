@@ -215,3 +215,15 @@ def test_a_stream_of_lines_is_not_held() -> None:
     tracemalloc.stop()
     assert count == 200
     assert peak < 20_000_000
+
+
+@pytest.mark.parametrize(
+    "wrap", ["%s", "[%s, %s]", '{"spans": [%s]}', '{"resourceSpans": [{"scopeSpans": [{"spans": [%s]}]}]}']
+)
+def test_what_is_replaced_is_noted_span_by_span(wrap: str) -> None:
+    span = r'{"attributes": {"gen_ai.prompt.0.content": "a \ud800", "gen_ai.completion.0.content": "b"}}'
+    for item in read((wrap % ((span,) * wrap.count("%s"))).encode()):
+        assert item.read
+        assert [(note.kind, note.where) for note in item.read.notes] == [
+            ("replaced", "attributes.gen_ai.prompt.0.content")
+        ]

@@ -198,14 +198,14 @@ def _too_long(what: str, size: int, limits: Limits) -> TooLargeError:
 
 
 def _spans(data: Json, name_of_format: str | None, limits: Limits) -> Iterator[_Outcome]:
-    """Every span of one decoded value."""
+    """Every span of one decoded value. Each is cleaned as it is read, so that its notes say what was replaced."""
     try:
-        data = clean(Reading(""), data, max_depth=limits.depth)
+        cleaned = clean(Reading(""), data, max_depth=limits.depth)
     except MainspringError as error:
         yield error
         return
     count = 0
-    for count, value in enumerate(_expanded(data), start=1):
+    for count, value in enumerate(_expanded(data, cleaned), start=1):
         if count > limits.spans:
             yield TooLargeError(f"more than {limits.spans} spans", limit=limits.spans, actual=count)
             return
@@ -217,24 +217,29 @@ def _spans(data: Json, name_of_format: str | None, limits: Limits) -> Iterator[_
         yield SpanError("holds no span")
 
 
-def _expanded(data: Json) -> Iterator[Json]:
-    """The values that are spans by themselves, in order; what is no collection is one, recognised or not."""
+def _expanded(data: Json, cleaned: Json) -> Iterator[Json]:
+    """The values that are spans by themselves, in order; what is no collection is one, recognised or not.
+
+    `cleaned` is `data` as recognition wants it. The values stay as they are: reading them notes what it replaces.
+    """
     if isinstance(data, dict):
-        found = _exported(data)
-        if found is None:
+        found, fit = _exported(data), _exported(cleaned)
+        if found is None or fit is None:
             key = next((key for key in _LISTS if _are_objects(data.get(key))), None)
-            if key is None or is_span(data):
+            if key is None or is_span(cleaned):
                 yield data
                 return
-            found = data[key]
-    elif isinstance(data, list) and not is_span(data):
-        found = data
+            found, fit = data[key], cleaned[key]
+    elif isinstance(data, list) and not is_span(cleaned):
+        found, fit = data, cleaned
     else:
         yield data
         return
-    for inner in found:
+    if len(found) != len(fit):  # two ids of spans that cleaning made one
+        found = fit
+    for inner, clean_inner in zip(found, fit, strict=True):
         if inner:
-            yield from _expanded(inner)
+            yield from _expanded(inner, clean_inner)
         else:
             yield inner
 
