@@ -10,6 +10,7 @@ import os
 import click
 import torch
 
+from mainspring.backend.heap import keep_freed_memory
 from mainspring.backend.onednn_weights import pack_weights
 from mainspring.bench import Arm, Options, measure
 from mainspring.bench.cli import Publish, shared_options
@@ -27,6 +28,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 @shared_options
 def main(options: Options, publish: Publish, tokens: int, threads: int) -> None:
     torch.set_num_threads(threads)
+    keep_freed_memory()
     prompt = torch.randint(0, SMALL_HYBRID["vocab_size"], (tokens,), generator=torch.Generator().manual_seed(0))
     arms = [_transformers(prompt), _mainspring(prompt)]
     publish(measure(arms, options, title=f"Prefill of {tokens} tokens, 53.8M shape", unit="tokens"))

@@ -8,6 +8,7 @@ import click
 import numpy as np
 import torch
 
+from mainspring.backend.heap import keep_freed_memory
 from mainspring.backend.torch_cpu import TorchBackend
 from mainspring.bench import Arm, Options, measure
 from mainspring.bench.cli import Publish, shared_options
@@ -26,6 +27,7 @@ from shapes import SMALL_HYBRID
 @shared_options
 def main(options: Options, publish: Publish, view: int, branches: int, branch_tokens: int, threads: int) -> None:
     torch.set_num_threads(threads)
+    keep_freed_memory()
     model = initialise(Hybrid(parse_config(SMALL_HYBRID)), seed=0).eval().requires_grad_(False)
     backend = TorchBackend(model)
     tokens = np.random.default_rng(0).integers(0, SMALL_HYBRID["vocab_size"], view + branches * branch_tokens)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mainspring.backend.handles import Handles
+from mainspring.backend.heap import keep_freed_memory
 from mainspring.backend.onednn_weights import pack_weights
 from mainspring.backend.protocol import NO_STATE, IntArray, Limits, PackedPass, PassResult
 from mainspring.backend.threads import choose_threads
@@ -42,6 +43,7 @@ class TorchBackend:
     def open(cls, path: Path, *, threads: int | None = None) -> "TorchBackend":
         """`threads` is torch's number for the whole process; None measures which pays."""
         torch.set_num_threads(threads or choose_threads())
+        keep_freed_memory()
         return cls(load_hybrid(path))
 
     @property

@@ -159,9 +159,9 @@ class Block(nn.Module):
         self.mlp_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def forward(self, h: Tensor, batch: Ragged, states: Sequence[object], select: Tensor | None) -> Tensor:
-        mixed = self.mixer(self.mixer_norm(h), batch, states, select)
-        h = mixed + (h if select is None else h[select])
-        return h + self.mlp(self.mlp_norm(h))
+        # In place on fresh products, which no gradient reads: a tensor less a residual.
+        h = self.mixer(self.mixer_norm(h), batch, states, select).add_(h if select is None else h[select])
+        return self.mlp(self.mlp_norm(h)).add_(h)
 
 
 class Hybrid(nn.Module):

@@ -3,7 +3,7 @@
 Within a chunk, with c = cumsum(g), D_ij = exp(c_i - c_j) for i >= j, A = strict_tril(diag(beta) K K^T * D) and
 T = (I + A)^-1:
 
-    V' = T (diag(beta) V - diag(beta e^c) K S)
+    V' = T diag(beta) (V - diag(e^c) K S)
     o  = (Q e^c) S + tril(Q K^T * D) V';   S <- e^{c_last} S + (K e^{c_last - c})^T V'
 
 so only V' and S depend on earlier chunks, three small products a chunk; the rest is batched over all. Sequences that
@@ -120,20 +120,20 @@ class _Chunks:
         b = beta.view(n, C, Hv).transpose(1, 2)[..., None]
         c = g.view(n, C, Hv).transpose(1, 2).double().cumsum(-1)[..., None]
         # Neighbours' c differ little but are large under strong decay: fp32 sums cost 20 times the error (3e-6 of max).
-        # Above the diagonal c_i - c_j >= 0 could overflow; those entries are never used.
-        D = (c - c.transpose(-1, -2)).clamp_(max=0).type_as(g).exp_()
+        above = torch.full((C, C), -torch.inf, dtype=g.dtype, device=g.device).triu(1)
+        D = (c - c.transpose(-1, -2)).type_as(g).add_(above).exp_()
         last = (c[:, :, -1:] - c).type_as(g)
         grow = c.type_as(g).exp()
-        QK = _per_v_head(torch.matmul(Q, K.transpose(-1, -2)), ratio)
+        KK, QK = (_per_v_head(torch.matmul(x, K.transpose(-1, -2)), ratio) for x in (K, Q))
         K, Q = _per_v_head(K, ratio), _per_v_head(Q, ratio)
-        Kb = K * b
-        A = torch.matmul(Kb, K.transpose(-1, -2)) * D
         eye = torch.eye(C, dtype=g.dtype, device=g.device)
-        self.inverse = torch.linalg.solve_triangular(A, eye.expand_as(A), upper=False, unitriangular=True)
-        self.V = V * b
-        self.K_in = Kb * grow
+        A = KK * (D * b)  # its diagonal is taken for one
+        inverse = torch.linalg.solve_triangular(A, eye.expand_as(A), upper=False, unitriangular=True)
+        self.inverse = inverse * b.transpose(-1, -2)
+        self.V = V
+        self.K_in = K * grow
         self.Q = Q * grow
-        self.QK = (QK * D).tril()
+        self.QK = QK * D
         self.K_out = K * last.exp()
         self.decay = grow[:, :, -1:]
 
