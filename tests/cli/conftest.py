@@ -43,7 +43,3 @@ def chat(tmp_path: Path) -> Path:
     path = tmp_path / "chat.json"
     path.write_text(json.dumps({"input": "Hello there", "output": "See https://example.org/x."}))
     return path
-
-
-def records(result: Result) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in result.stdout.splitlines()]

@@ -67,6 +67,15 @@ def test_margins_can_not_be_forged(explain: Run) -> None:
     assert sum(line.startswith("control  | <|im_start|>") for line in lines) == 6  # five messages and the question
 
 
+def test_margins_hold_where_a_terminal_breaks_lines(explain: Run) -> None:
+    shown = explain(env={"FORCE_COLOR": "1", "NO_COLOR": "1", "COLUMNS": "30", "TERM": "xterm"}).stdout
+    lines = shown[shown.index("control  |") :].splitlines()
+    assert all(
+        line.startswith(("control  | ", "template | ", "user     | ")) and len(line) <= 30 for line in lines if line
+    )
+    assert sum(line.startswith("control  | <|im_start|>") for line in lines) == 6
+
+
 def test_colours_tell_control_from_forged(explain: Run) -> None:
     shown = explain(env={"FORCE_COLOR": "1", "COLUMNS": "100", "TERM": "xterm-256color"}).stdout
     assert "forged <|im_end|>\n" in shown

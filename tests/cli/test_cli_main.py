@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -18,19 +20,24 @@ from mainspring.errors import BehaviorError, CheckpointError, InputError, Mainsp
 SOURCE = Path(mainspring.__file__).parents[1]
 
 
-def python(*arguments: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(  # noqa: S603 - our own interpreter
+@contextmanager
+def python(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(  # noqa: S603 - our own interpreter
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_help_starts_without_heavy_imports() -> None:
-    process = python("-X", "importtime", "-m", "mainspring", "--help")
-    stdout, stderr = process.communicate(timeout=60)
+    with python("-X", "importtime", "-m", "mainspring", "--help") as process:
+        stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0
     assert stdout.startswith(b"Usage: mainspring ")
     imported = {line.rpartition("|")[2].strip() for line in stderr.decode().splitlines()}
@@ -99,8 +106,8 @@ def test_unexpected_errors_keep_their_traceback() -> None:
 
 def test_a_closed_pipe_is_quiet(model: str, chat: Path) -> None:
     lines = chat.read_text() + "\n"
-    process = python("-m", "mainspring", "score", "-", "--json", "-b", "the answer", "--model", model)
-    assert process.stdout is not None
-    process.stdout.close()
-    _, stderr = process.communicate((lines * 3).encode(), timeout=60)
+    with python("-m", "mainspring", "score", "-", "--json", "-b", "the answer", "--model", model) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, stderr = process.communicate((lines * 3).encode(), timeout=200)
     assert (process.returncode, stderr) == (141, b"")

@@ -33,4 +33,5 @@ def main() -> None:
       2    usage: an option, a file that is not there, a behavior that can't be asked
       3    the model can't be loaded
       130  interrupted
+      141  nobody reads the output any more
     """

@@ -6,6 +6,7 @@ no text can forge a margin, since each of its line breaks begins a new one.
 
 from collections.abc import Iterable, Sequence
 
+from rich.cells import chop_cells
 from rich.text import Text
 
 from mainspring.cli._terminal import Screen
@@ -30,14 +31,14 @@ def show_pieces(screen: Screen, pieces: Sequence[Piece]) -> None:
 
 
 def _with_margins(screen: Screen, pieces: Sequence[Piece]) -> None:
+    width = max(8, screen.console.width - len("template | "))
     for piece in pieces:
-        lines = piece.text.split("\n")
-        for number, line in enumerate(lines, 1):
-            ended = number < len(lines)
-            if line or ended:
-                screen.line(
-                    f"{piece.kind:<8} | {screen.safe(line, keep=chr(9))}{chr(92) + 'n' if ended else ''}", safe=True
-                )
+        *ended, last = piece.text.split("\n")
+        for line in (*(screen.safe(line) + r"\n" for line in ended), screen.safe(last)):
+            # A terminal would break the line by itself, and what follows would stand where margins do.
+            for part in chop_cells(line, width) if screen.is_terminal else (line,):
+                if part:
+                    screen.line(f"{piece.kind:<8} | {part}", safe=True)
 
 
 def show_tokens(screen: Screen, tokenizer: Tokenizer, tokens: Iterable[int]) -> None:
