@@ -1,8 +1,8 @@
 """Keeps freed activations in the process instead of handing their pages back and faulting them in again.
 
-glibc returns large blocks to the system as soon as they are free, so every pass pays a page fault for each 4 KiB of each
-temporary: about 5 % of a 2,000-token pass. Raised thresholds keep up to `KEPT_BYTES` for the next pass. A process-wide
-setting; other C libraries have no such call and are left alone.
+glibc returns large blocks to the system as soon as they are free, so every pass faults in each 4 KiB of each temporary:
+80,000 to 120,000 faults and 0.93 instead of 0.80 s for 2,000 tokens at 53.8M parameters. Raised thresholds keep up to
+`KEPT_BYTES` for the next pass. A process-wide setting; other C libraries have no such call and are left alone.
 """
 
 import ctypes
