@@ -5,10 +5,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from mainspring.version import __version__
+
 if TYPE_CHECKING:
     from mainspring.scorer import Scorer as Scorer
 
-__version__ = "0.1.0"
 __all__ = ["Scorer", "__version__"]
 
 

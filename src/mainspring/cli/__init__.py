@@ -6,8 +6,8 @@ import what they need when they run. Errors become one line on stderr and an exi
 
 import click
 
-from mainspring import __version__
 from mainspring.cli._lazy import LazyGroup
+from mainspring.version import __version__
 
 COMMANDS = {
     "score": "mainspring.cli.score:score",
