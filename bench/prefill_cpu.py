@@ -12,6 +12,7 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 import click
@@ -92,8 +93,9 @@ def _process(side: Callable[[torch.Tensor], Prefill], tokens: int, threads: int)
 
 def _serve(pipe: Connection, side: Callable[[torch.Tensor], Prefill], tokens: int, threads: int) -> None:
     run = _here(side, tokens, threads)
-    while pipe.recv():
-        pipe.send(run())
+    with suppress(EOFError):  # the measuring process has ended
+        while pipe.recv():
+            pipe.send(run())
 
 
 if __name__ == "__main__":
