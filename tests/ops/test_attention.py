@@ -1,3 +1,6 @@
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +41,26 @@ def test_many_branches_are_tiled_and_right() -> None:
     q, k, v, past = case(0, lengths)
     where = {"lengths": lengths, "parents": [0] * 30, "past": past}
     assert torch.allclose(fused.attention(q, k, v, **where), reference.attention(q, k, v, **where), atol=2e-6)
+
+
+def test_masks_stay_small_and_rows_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long piece on a long past goes in as many masks as it takes, none of them over the bound."""
+    sizes: list[int] = []
+    whole = fused.F.scaled_dot_product_attention
+
+    def watched(*args: torch.Tensor, **options: Any) -> torch.Tensor:
+        if (mask := options.get("attn_mask")) is not None:
+            sizes.append(mask.numel())
+        return whole(*args, **options)
+
+    monkeypatch.setattr(fused, "MASK_ELEMENTS", 5000)
+    monkeypatch.setattr(fused.F, "scaled_dot_product_attention", watched)
+    lengths = [300, 10, 10]
+    q, k, v, past = case(7, lengths)
+    where = {"lengths": lengths, "parents": [0, 0, 2], "past": past}
+    assert torch.allclose(fused.attention(q, k, v, **where), reference.attention(q, k, v, **where), atol=2e-6)
+    assert len(sizes) > 300 * 360 * 2 // 5000
+    assert max(sizes) <= 5000
 
 
 def test_selecting_nothing_gives_nothing() -> None:
