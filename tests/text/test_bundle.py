@@ -108,6 +108,9 @@ def test_folder_without_template_gets_a_plain_one(tmp_path: Path) -> None:
     assert bundle.tokenizer.decode(bundle.branch(Behavior("b", "nice")).tokens).endswith("\n\n### assistant\n")
 
 
+DEEP = '{"added_tokens":' + "[" * 200_000 + "]" * 200_000 + "}"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
@@ -124,7 +127,11 @@ def test_folder_without_template_gets_a_plain_one(tmp_path: Path) -> None:
         ("tokenizer_config.json", "[]", ModelError, r"tokenizer_config\.json"),
         ("config.json", "{", ModelError, r"config\.json"),
         ("tokenizer.json", "{", TokenizerError, r"tokenizer\.json"),
+        ("tokenizer.json", DEEP, TokenizerError, r"tokenizer\.json is nested too deeply"),
+        ("tokenizer_config.json", DEEP, ModelError, r"tokenizer_config\.json is nested too deeply"),
+        ("scoring.json", DEEP, TemplateError, r"scoring\.json"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_files_at_fault_are_named(tmp_path: Path, name: str, content: str, error: Any, message: str) -> None:
     folder = write_tiny_tokenizer(tmp_path)
