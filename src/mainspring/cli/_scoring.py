@@ -78,8 +78,4 @@ def score_inputs(
 
 def open_scorer(model: str, *, device: str = "cpu", revision: str | None = None, threads: int | None = None) -> Scorer:
     """ModelError where it can't be loaded."""
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
-    return Scorer.from_pretrained(model, device=device, revision=revision)
+    return Scorer.from_pretrained(model, device=device, revision=revision, threads=threads)
