@@ -99,6 +99,29 @@ def test_one_key_for_two_views_is_refused() -> None:
         Engine(backend).score([work([1, 2], [[2]], key=b"k"), work([1, 3], [[2]], key=b"k")])
 
 
+def test_all_of_the_context_may_be_used() -> None:
+    full = work([1] * 990, [[2] * 10])
+    assert same(Engine(NullBackend(Limits(1000, 2000, 300))).score([full])[0], expected(full))
+
+
+def test_a_kept_view_takes_no_room_in_a_pass_and_states_are_kept_only_where_wanted() -> None:
+    backend = NullBackend(Limits(1000, 100, 300))
+    passes: list[PackedPass] = []
+    real = backend.score_pass
+    backend.score_pass = lambda packed: (passes.append(packed), real(packed))[1]
+    engine = Engine(backend)
+    works = [work([i] * 90, [[2]], key=b"%d" % i) for i in range(5)]
+    engine.score(works)
+    assert [packed.keep.tolist() for packed in passes] == [[True]] * 5
+    passes.clear()
+    engine.score(works)
+    assert len(passes) == 1
+    assert (engine.store.hits, engine.store.misses) == (5, 5)
+    passes.clear()
+    engine.score([work([9] * 20, [[2]])])
+    assert not passes[0].keep.any()
+
+
 def test_time_and_rows_are_counted() -> None:
     engine = Engine(NullBackend(cost_seconds=(0.5, 0, 0), sleep=lambda _: None))
     engine.score([work([1, 2], [[2]])])

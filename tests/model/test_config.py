@@ -81,6 +81,7 @@ def test_keys_that_older_and_wrapped_configs_keep_elsewhere() -> None:
     older = parse_config(plain | rope)
     assert (older.rope_theta, older.rotary_dim) == (5e5, 4)
     assert parse_config(plain | rope | {"rope_scaling": None, "rope_parameters": {"rope_theta": 7}}).rope_theta == 7
+    assert parse_config({k: v for k, v in TINY.items() if "position" not in k}).max_position_embeddings == 32_768
     outer = {"model_type": "qwen3_5", "tie_word_embeddings": True, "eos_token_id": 9}
     wrapped = parse_config(outer | {"text_config": plain | rope})
     assert wrapped.tie_word_embeddings

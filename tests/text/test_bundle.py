@@ -1,6 +1,7 @@
 """Bundles: loaded from folders of several kinds, identified by content, shipped as bytes."""
 
 import json
+import math
 import zlib
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from mainspring.errors import BehaviorError, ModelError, TemplateError, TokenizerError, TooLargeError
 from mainspring.text import bundle as module
 from mainspring.text.bundle import Bundle
-from mainspring.text.question import Behavior, Choice, YesNo
+from mainspring.text.question import Behavior, Choice, Kind, YesNo
 from mainspring.text.span import Message, Reasoning, Span, Text, ToolCall, ToolDefinition
 from support.chat_templates import QWEN_STYLE
 from support.tiny_tokenizer import CHATML, write_tiny_tokenizer
@@ -175,3 +176,12 @@ def test_many_behaviors_at_once_are_as_one_by_one(tmp_path: Path) -> None:
     assert len(branches) == 2000
     for index in (0, 999, 1999):
         assert branches[index].tokens.tolist() == bundle.branch(behaviors[index]).tokens.tolist()
+
+
+def test_each_kind_of_question_has_its_own_calibration(tmp_path: Path) -> None:
+    temperatures: dict[Kind, float] = {"behavior": 1.0, "yes_no": 2.0, "choice": 4.0}
+    scoring = {"calibration": {kind: {"temperature": t} for kind, t in temperatures.items()}}
+    bundle = Bundle.load(write_tiny_tokenizer(tmp_path, scoring=scoring))
+    for kind, temperature in temperatures.items():
+        first, second = bundle.probabilities([3.0, 1.0], kind)
+        assert math.log(first / second) == pytest.approx(2 / temperature)
