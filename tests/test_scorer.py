@@ -187,6 +187,16 @@ def test_the_limit_leaves_room_for_questions(tmp_path: Path) -> None:
     assert scorer.score(long, ["a b c"], limit_tokens=250, on_overflow="cut")
 
 
+def test_the_bundles_own_limit_on_views_counts(tmp_path: Path) -> None:
+    scorer = Scorer.from_pretrained(write_tiny_model(tmp_path, scoring={"limits": {"view_tokens": 100}}))
+    long = {"input": "word " * 200, "output": "x"}
+    for asked in (None, 10_000):
+        with pytest.raises(TooLargeError) as caught:
+            scorer.score(long, ["the answer is short"], limit_tokens=asked)
+        assert caught.value.limit == 100
+    assert scorer.score(long, ["the answer is short"], on_overflow="cut").results
+
+
 def test_a_question_too_long_for_the_context_is_named(tmp_path: Path) -> None:
     scorer = Scorer.from_pretrained(write_tiny_model(tmp_path, max_position_embeddings=2000))
     asked = ["short enough", "word " * 2500]

@@ -106,7 +106,7 @@ class Engine:
             )
 
     def _wants(self, work: Work) -> bool:
-        return work.view_key is not None and work.view_key not in self.store and self.store.budget_bytes > 0
+        return work.view_key is not None and self.store.budget_bytes > 0
 
     def _begin(self, work: Work) -> _Progress:
         state = self.store.acquire(work.view_key) if work.view_key is not None else None
