@@ -4,14 +4,15 @@
     for result in scorer.score(span, ["the assistant made up a URL"]):
         print(result.id, result.p_present)
 
-A `Scorer` owns one model on one device and is not thread-safe. A behavior's probabilities do not depend on what else is
-asked, in which order, or on what was scored before.
+A `Scorer` owns one model on one device; calls from several threads take turns at it. A behavior's probabilities do not
+depend on what else is asked, in which order, or on what was scored before.
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from mainspring.backend import open_backend
 from mainspring.engine import Branch, Engine, Work
 from mainspring.engine.engine import DEFAULT_CACHE_BYTES
-from mainspring.errors import InputError, TokenizerError
+from mainspring.errors import InputError, TokenizerError, TooLargeError
 from mainspring.hub import model_folder
 from mainspring.text.bundle import Bundle
 from mainspring.text.formats import read_span
@@ -83,6 +84,7 @@ class Scorer:
             )
         self.bundle = bundle
         self.engine = engine
+        self._turn = Lock()
         self._asked: tuple[tuple[Question, ...], tuple[Branch, ...]] = ((), ())
 
     @classmethod
@@ -124,7 +126,7 @@ class Scorer:
         asked = read_behaviors(behaviors, max_chars=self.bundle.scoring.limits.definition_chars)
         read = self.read(span)
         view = self.view(read.span, on_overflow=on_overflow, limit_tokens=limit_tokens, choice=choice)
-        rows, tokens = self._run(view, asked)
+        rows, tokens = self._run(view, asked, "behaviors")
         table = self.bundle.probabilities(np.stack(rows), "behavior").tolist()
         results = tuple(BehaviorScore(b.id, *row) for b, row in zip(asked, table, strict=True))
         return Scores(results, tokens, (*read.notes, *view.notes))
@@ -142,7 +144,7 @@ class Scorer:
         if not questions:
             raise InputError("at least one question is needed", param="questions")
         view = self.view(self.read(span).span, on_overflow=on_overflow, limit_tokens=limit_tokens, choice=choice)
-        rows, _ = self._run(view, questions)
+        rows, _ = self._run(view, questions, "questions")
         return [
             Answer(q.id, dict(zip(q.labels, self.bundle.probabilities(row, q.kind).tolist(), strict=True)))
             for q, row in zip(questions, rows, strict=True)
@@ -164,18 +166,37 @@ class Scorer:
     def _limit(self, asked: int | None) -> int:
         return view_limit(self.bundle, self.engine.backend.limits.context_tokens, asked)
 
-    def _run(self, view: View, questions: Sequence[Question]) -> tuple[list[np.ndarray], int]:
+    def _run(self, view: View, questions: Sequence[Question], param: str) -> tuple[list[np.ndarray], int]:
         tokens = np.asarray(view.tokens, np.int64)
         work = Work(tokens, self._branches(tuple(questions)), hashlib.sha256(tokens.tobytes()).digest())
-        return self.engine.score([work])[0], len(tokens) + work.branch_rows
+        self._check_room(work, param)
+        with self._turn:
+            logits = self.engine.score([work])[0]
+        return logits, len(tokens) + work.branch_rows
+
+    def _check_room(self, work: Work, param: str) -> None:
+        """The engine knows requests, the caller questions: name the first that does not fit behind the view."""
+        limit = self.engine.backend.limits.context_tokens
+        for index, branch in enumerate(work.branches):
+            if (size := len(work.view) + len(branch.tokens)) > limit:
+                raise TooLargeError(
+                    f"{len(branch.tokens):,} tokens after a span of {len(work.view):,} exceed the model's context of "
+                    f"{limit:,}",
+                    limit=limit,
+                    actual=size,
+                    param=f"{param}[{index}]",
+                )
 
     def _branches(self, questions: tuple[Question, ...]) -> tuple[Branch, ...]:
         """The last questions' branches are kept: a stream of spans is asked the same ones over and over."""
-        if questions != self._asked[0]:
+        asked, branches = self._asked
+        if questions != asked:
             rendered = self.bundle.branches(questions)
-            branches = (Branch(np.asarray(b.tokens, np.int64), np.asarray(b.label_ids, np.int64)) for b in rendered)
-            self._asked = questions, tuple(branches)
-        return self._asked[1]
+            branches = tuple(
+                Branch(np.asarray(b.tokens, np.int64), np.asarray(b.label_ids, np.int64)) for b in rendered
+            )
+            self._asked = questions, branches
+        return branches
 
 
 QUESTION_TOKENS = 1024

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -75,6 +76,15 @@ def test_dangling_link_in_a_folder_is_an_error_among_spans(tmp_path: Path) -> No
     a, b = Inputs([str(tmp_path)])
     assert "No such file" in str(a.error)
     assert b.read
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_pipes_and_devices_in_a_folder_are_passed_over(tmp_path: Path) -> None:
+    """Nobody may ever write to one that was not named."""
+    os.mkfifo(tmp_path / "a.json")
+    (tmp_path / "b.json").write_text(SPAN)
+    (tmp_path / "c.json").symlink_to("/dev/zero")
+    assert names(tmp_path) == [str(tmp_path / "b.json")]
 
 
 def test_progress_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

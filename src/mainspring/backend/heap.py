@@ -17,5 +17,7 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    settings = ((_M_TRIM_THRESHOLD, KEPT_BYTES), (_M_MMAP_THRESHOLD, KEPT_BYTES))
+    # In this order: glibc before 2.35 refuses so high a threshold for its maps, and a trim threshold set without it
+    # would freeze that one at 128 KiB, worse than no setting at all.
+    settings = ((_M_MMAP_THRESHOLD, KEPT_BYTES), (_M_TRIM_THRESHOLD, KEPT_BYTES))
     return all(mallopt(option, value) == 1 for option, value in settings)

@@ -95,7 +95,15 @@ def _walk(folder: Path) -> list[Path]:
     for root, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         found += [Path(root, name) for name in files if not name.startswith(".") and name.lower().endswith(SUFFIXES)]
-    return sorted(found)
+    return sorted(path for path in found if not _is_endless(path))
+
+
+def _is_endless(path: Path) -> bool:
+    """A pipe, socket or device among a folder's files: nobody named it, and reading it may wait for ever."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:  # a link to nowhere, say: reading it tells
+        return False
 
 
 def _source(path: Path) -> Source:

@@ -13,7 +13,7 @@ from mainspring.cli._options import behavior_options, files_argument, json_optio
 @span_options
 @json_option
 @click.option("--device", type=click.Choice(["cpu"]), default="cpu", show_default=True, help="Where the model runs.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads. [as many as pay, by measurement]")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads. [measured]")
 @click.pass_context
 def score(
     ctx: click.Context,

@@ -18,6 +18,7 @@ from mainspring.model.config import FULL, HybridConfig, read_config
 from mainspring.model.hybrid import Hybrid, Ops
 
 _PREFIXES = ("model.language_model.", "language_model.model.", "model.", "")
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # narrower ones need scales kept elsewhere
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
@@ -134,8 +135,8 @@ class _Tensors:
             tensor: Tensor = handle.get_tensor(name)
         if tuple(tensor.shape) != shape:
             raise CheckpointError(f"tensor {name!r} has shape {list(tensor.shape)}, config.json wants {list(shape)}")
-        if not tensor.is_floating_point():
-            raise CheckpointError(f"tensor {name!r} holds {tensor.dtype}, not floating-point numbers")
+        if tensor.dtype not in _DTYPES:
+            raise CheckpointError(f"tensor {name!r} holds {tensor.dtype}; known: {', '.join(map(str, _DTYPES))}")
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"tensor {name!r} holds NaN or infinity")
         return tensor
@@ -146,7 +147,7 @@ def _weight_files(folder: Path) -> list[Path]:
     if index.is_file():
         try:
             names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, OSError, RecursionError):
             raise CheckpointError(f"{index.name} is no index of weight files") from None
         if any(not isinstance(name, str) or Path(name).name != name for name in names):
             raise CheckpointError(f"{index.name} names a file outside the folder")

@@ -17,7 +17,7 @@ from mainspring.text.chat import Chat, split_at, text_of
 from mainspring.text.fast import Ids
 from mainspring.text.guard import Guard, Piece
 from mainspring.text.messages import LEVELS, Builder, Plan, arrange
-from mainspring.text.span import Note, Span
+from mainspring.text.span import ROLES, Note, Span
 from mainspring.text.template import RefusalError
 
 SEPARATE_NOTES = 4  # more leaves than this of one kind share a note
@@ -50,6 +50,7 @@ class Rendered:
 
 def render_prompt(chat: Chat, span: Span, *, thinking: bool = False, limit: int | None = None) -> View:
     """The input of a span with the generation prompt after it; the template has the last word on its shape."""
+    check_roles(span)
     with _shallow():
         guard, size = chat.guard(span)
         builder = Builder(guard, Plan())
@@ -83,8 +84,17 @@ def settle(chat: Chat, span: Span, choice: int, plan: Plan | None = None) -> Ren
 def check(span: Span, choice: int) -> None:
     if not span.input and not span.output:
         raise SpanError("the span holds no message", param="span")
+    check_roles(span)
     if choice < 0 or choice >= max(1, len(span.output)):
         raise SpanError(f"the span has {len(span.output)} choices, number {choice} is not among them", param="choice")
+
+
+def check_roles(span: Span) -> None:
+    """Roles are the one text that templates get unmarked, and records made in Python are checked by nobody else."""
+    for side, messages in (("input", span.input), ("output", span.output)):
+        for index, message in enumerate(messages):
+            if str(message.role) not in ROLES:
+                raise SpanError(f"unknown role, known are {', '.join(ROLES)}", param=f"{side}[{index}].role")
 
 
 @contextmanager

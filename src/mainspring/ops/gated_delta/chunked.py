@@ -35,7 +35,7 @@ def gated_delta(
     *,
     lengths: Sequence[int],
     parents: Sequence[int],
-    initial: Tensor | None,
+    initial: Sequence[Tensor] | Tensor | None,
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
     Hv, dk, dv = v.shape[1], k.shape[2], v.shape[2]
