@@ -1,0 +1,201 @@
+"""Admission at arrival: the predicted finish decides, and a refusal says when to come back.
+
+Why the retry time is honest: in an otherwise unchanged world the forecast finish of a like request stands still while
+the queue drains, so it is admitted from `finish - target` on and refused before. Promised work is put ahead in that
+figure (and only there), so simultaneous refusals get successive times.
+"""
+
+from mainspring.core.forecast import drained_s
+from mainspring.core.jobs import FOREVER, Job
+from mainspring.core.nodestate import NodeState
+from mainspring.core.nouns import NO_WORK, Work
+from mainspring.core.promises import MAX_RETRY_S
+from mainspring.core.refusals import ContentionError, DeadlineError, NoNodeError, RefusedError, UnknownModelError
+from mainspring.core.sharding import cut
+from mainspring.core.state import ModelState, State
+from mainspring.errors import TooLargeError
+
+RETRY_MARGIN = 1.02
+"""Promise a little later than the forecast: a client that comes a hair early is refused again."""
+
+
+def assess(state: State, job: Job, now_s: float) -> float:
+    """Predicted finish of a sound, feasible job, which is cut into shards and given its place. Raises the refusal."""
+    request = job.request
+    model = state.models.get(request.model)
+    if model is None or not model.nodes:
+        if model is None:
+            raise UnknownModelError("no node ever offered it", param="model")
+        raise NoNodeError("no node serves this model now")
+    check_size(model, job)
+    if job.hard_s <= now_s:
+        raise DeadlineError("the deadline has passed", param="deadline_s")
+    nodes = [node for node in model.usable() if suits(node, job)]
+    if not nodes:
+        raise NoNodeError("no usable node takes this request: numerics, draining or no free kind of slot")
+    cut(job, nodes, state.next_seq())
+    model.note_shape(job.slo.name, request.view_tokens, sum(request.branches))
+    return place_in_line(state, model, nodes, job, now_s)
+
+
+def check_size(model: ModelState, job: Job) -> None:
+    request, widest = job.request, model.limits()
+    if request.view_tokens > widest.view_tokens:
+        raise TooLargeError("view", limit=widest.view_tokens, actual=request.view_tokens, param="view_tokens")
+    longest = max(request.branches, default=0)
+    if longest > widest.pass_tokens:
+        raise TooLargeError("branch", limit=widest.pass_tokens, actual=longest, param="branches")
+    context = request.view_tokens + request.max_tokens
+    if request.is_lease and context > widest.context_tokens:
+        raise TooLargeError("context", limit=widest.context_tokens, actual=context, param="max_tokens")
+
+
+def suits(node: NodeState, job: Job) -> bool:
+    request, limits = job.request, node.spec.limits
+    if request.view_tokens > limits.view_tokens or (request.numerics and node.spec.numerics not in request.numerics):
+        return False
+    if not request.is_lease:
+        return max(request.branches) <= limits.pass_tokens
+    return limits.slots > 0 and request.view_tokens + request.max_tokens <= limits.context_tokens and paced(node, job)
+
+
+def paced(node: NodeState, job: Job) -> bool:
+    """An empty node could keep this stream's rate at all."""
+    cost, token_s = node.spec.round_cost, job.slo.token_s
+    if cost is None or token_s is None:
+        return cost is not None
+    return cost.seconds(1, job.request.view_tokens + job.request.max_tokens) <= token_s * cost.tokens
+
+
+def place_in_line(state: State, model: ModelState, nodes: list[NodeState], job: Job, now_s: float) -> float:
+    """Forecast at its due place; where jumping ahead there would break somebody's slack, at the end of the line."""
+    queue = model.queues[job.slo.priority]
+    shard = job.shards[0]
+    last = queue.last()
+    jumps = last is not None and shard.key < last
+    ahead = model.ahead(job.slo.priority, shard.key if jumps else None)
+    finish = finish_s(nodes, job, ahead, now_s)
+    if jumps:
+        delay = drained_s(nodes, job.work, now_s) - drained_s(nodes, NO_WORK, now_s)
+        if delay > queue.slack_after(shard.key):
+            ahead = model.ahead(job.slo.priority, None)
+            finish = finish_s(nodes, job, ahead, now_s)
+            to_end(job, last)
+        elif finish <= job.due_s:
+            queue.delay_after(shard.key, delay)
+    if finish > job.due_s:
+        raise refusal(state, model, nodes, job, ahead, finish, now_s)
+    slack = job.due_s - finish
+    for piece in job.shards:
+        piece.slack_s = slack
+    model.promises[job.slo.priority].redeem(now_s)
+    return finish
+
+
+def to_end(job: Job, last: tuple[float, int] | None) -> None:
+    assert last is not None
+    for shard in job.shards:
+        shard.key = (last[0], shard.key[1])
+
+
+def finish_s(nodes: list[NodeState], job: Job, ahead: Work, now_s: float) -> float:
+    """The best node's finish behind `ahead`; a job of many shards also needs its work drained by all."""
+    start = drained_s(nodes, ahead, now_s)
+    shard = job.shards[0]
+    request = job.request
+    binding = job.due_s < FOREVER
+    best = FOREVER
+    for node in nodes:
+        free = node.free_s(now_s)
+        if free == FOREVER:
+            continue
+        scan = request.view_tokens - node.cached(shard)[0]
+        c0, c1, c2, c3 = node.coef
+        own = c0 + c1 * scan + c2 * shard.rows
+        if c3:
+            own += c3 * (shard.work[3] if scan else shard.rows * request.view_tokens)
+        if own > node.cap_s:
+            own = stretched(node, own)
+        if binding:
+            own *= node.fit.late_ratio
+        begin = free if free > start else start
+        if request.is_lease:
+            begin = max(begin, slot_s(node, job, now_s))
+            own += node.round_after(1, request.view_tokens)
+        if begin + own + node.net_s < best:
+            best = begin + own + node.net_s
+    if len(job.shards) > 1:
+        own_work = job.work
+        total = (ahead[0] + own_work[0], ahead[1] + own_work[1], ahead[2] + own_work[2], ahead[3] + own_work[3])
+        best = max(best, drained_s(nodes, total, now_s))
+    return best
+
+
+def stretched(node: NodeState, own: float) -> float:
+    """Longer than the cap: several passes, each with its fixed cost and the rounds between."""
+    passes = own / max(node.cap_s - node.coef[0], node.coef[0], 1e-4)
+    return own + passes * (node.coef[0] + node.round_s)
+
+
+def slot_s(node: NodeState, job: Job, now_s: float) -> float:
+    """When a slot that keeps every stream's rate is free; leases are taken to run to their last token."""
+    limits, cost = node.spec.limits, node.spec.round_cost
+    assert cost is not None
+    if has_slot(node, job):
+        return now_s
+    waits = []
+    for lease in node.leases.values():
+        left = max(1.0, (lease.lease.max_tokens - lease.tokens) / cost.tokens)
+        waits.append(now_s + left * max(node.round_s, 1e-3))
+    waits.sort()
+    over = max(0, len(node.leases) + 1 - limits.slots - 1)
+    return waits[min(over, len(waits) - 1)] if waits else FOREVER
+
+
+def has_slot(node: NodeState, job: Job) -> bool:
+    request, limits, cost = job.request, node.spec.limits, node.spec.round_cost
+    if cost is None or len(node.leases) >= limits.slots:
+        return False
+    reserved = sum(s.lease.prompt_tokens + s.lease.max_tokens for s in node.leases.values())
+    context = request.view_tokens + request.max_tokens
+    if reserved + context > limits.context_tokens:
+        return False
+    token_s = node.token_s()
+    if job.slo.token_s is not None:
+        token_s = min(token_s, job.slo.token_s)
+    return cost.seconds(len(node.leases) + 1, reserved + context) * node.factor <= token_s * cost.tokens
+
+
+def refusal(
+    state: State, model: ModelState, nodes: list[NodeState], job: Job, ahead: Work, finish: float, now_s: float
+) -> RefusedError:
+    """With the earliest honest retry: `finish - target` behind all promised work, or none."""
+    message = "would finish too late"
+    target = job.slo.target_s
+    if target is None or finish == FOREVER or finish_s(nodes, job, NO_WORK, now_s) == FOREVER:
+        return ContentionError(message)
+    if alone_s(nodes, job) > min(target, job.hard_s - now_s):
+        return ContentionError("no node is fast enough even when idle")
+    promised = model.promised(job.slo.priority, now_s)
+    if promised[0]:
+        both = (ahead[0] + promised[0], ahead[1] + promised[1], ahead[2] + promised[2], ahead[3] + promised[3])
+        finish = max(finish, finish_s(nodes, job, both, now_s))
+    retry = max(0.001, (finish - now_s - target) * RETRY_MARGIN)
+    if retry > MAX_RETRY_S or finish > job.hard_s:
+        return ContentionError(message)
+    model.promises[job.slo.priority].add(now_s + retry, state.next_seq(), job.work)
+    return ContentionError(message, retry_after_s=retry)
+
+
+def alone_s(nodes: list[NodeState], job: Job) -> float:
+    """Least time of the job on an idle fleet, from the figures admission itself uses."""
+    shard = job.shards[0]
+    request = job.request
+    best = FOREVER
+    for node in nodes:
+        c0, c1, c2, c3 = node.coef
+        own = c0 + c1 * (request.view_tokens - node.cached(shard)[0]) + c2 * shard.rows + c3 * shard.work[3]
+        if own > node.cap_s:
+            own = stretched(node, own)
+        best = min(best, own * node.fit.late_ratio + 2.0 * node.net_s)
+    return best

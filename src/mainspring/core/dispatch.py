@@ -1,0 +1,137 @@
+"""When a node gets its next pass, and sending it.
+
+A node holds at most two passes: one running, one under way. The second is composed as late as possible, the network
+time and the early side of the cost error before the first is predicted to end, so that urgent work that arrives
+meanwhile still gets in, and the node never runs dry. An idle node is offered work at once. A node that found nothing is
+`hungry` and hears of the next arrival.
+"""
+
+from collections.abc import Iterable
+
+from mainspring.core.actions import Action, OpenLease, SendPass
+from mainspring.core.batching import Draft, compose
+from mainspring.core.jobs import Held
+from mainspring.core.nodestate import LeaseState, NodeState
+from mainspring.core.nouns import Lease, Pass
+from mainspring.core.state import ModelState, State
+
+WINDOW = 2
+LEAD_S = 0.0005
+OFFERS = 4
+"""Hungry nodes tried per event, best first."""
+LONGEST_WAIT_S = 600.0
+
+
+def offer(state: State, node: NodeState, now_s: float) -> list[Action]:
+    """Send the node its next pass if it is time, else set the moment to ask again."""
+    model = state.models[node.model]
+    model.hungry.pop(node.id, None)
+    if node.draining and not node.pinned:
+        return []
+    if node.late or len(node.held) >= WINDOW:
+        return []
+    if node.held:
+        ask = node.end_s - lead_s(node)
+        if now_s < ask - 1e-9:
+            wake(state, node, ask)
+            return []
+    state.recap(node)
+    draft = compose(model, node, now_s)
+    if draft is None:
+        if not node.draining:
+            model.hungry[node.id] = node
+        return []
+    actions = send(state, node, draft, now_s)
+    return actions + offer(state, node, now_s)
+
+
+def lead_s(node: NodeState) -> float:
+    early = (1.0 - node.fit.early_ratio) * node.held[-1].expected_s
+    return node.net_s + LEAD_S + early
+
+
+def wake(state: State, node: NodeState, when_s: float) -> None:
+    if node.wake_s != when_s:
+        node.wake_s = when_s
+        state.at(when_s, "wake", node)
+
+
+def feed(state: State, model: ModelState, now_s: float) -> list[Action]:
+    """Offer the queue to hungry nodes, the one that would finish its head first being asked first."""
+    actions: list[Action] = []
+    if not model.hungry or not model.queued():
+        return actions
+    for node in likeliest(model, now_s):
+        if not model.queued():
+            break
+        actions += offer(state, node, now_s)
+    return actions
+
+
+def likeliest(model: ModelState, now_s: float) -> Iterable[NodeState]:
+    head = next(queue.head() for queue in model.queues.values() if len(queue))
+    assert head is not None
+    view, rows = head.job.request.view_tokens, head.rows
+    held = model.holders.get(head.job.request.view_key, ())
+
+    def finish(node: NodeState) -> tuple[float, str]:
+        c0, c1, c2, _ = node.coef
+        scan = 0 if node.id in held else view
+        return max(node.end_s, now_s + node.net_s) + node.pinned_s + c0 + c1 * scan + c2 * rows, node.id
+
+    return sorted(model.hungry.values(), key=finish)[:OFFERS]
+
+
+def send(state: State, node: NodeState, draft: Draft, now_s: float) -> list[Action]:
+    """Commit a draft: its shards leave the queue, the node's timeline grows, leases reserve their slot."""
+    pass_id = state.next_seq()
+    for shard in draft.members:
+        state.dequeue(shard)
+        shard.pass_id = pass_id
+        shard.job.numerics = shard.job.numerics or node.spec.numerics
+    held = Held(pass_id, draft.members, draft.parts, (draft.view, draft.rows, draft.pairs), draft.seconds, node.factor,
+                now_s)  # fmt: skip
+    was_idle = not node.held
+    node.held.append(held)
+    state.passes[pass_id] = (node, held)
+    state.counters.passes += 1
+    for shard, part in zip(draft.members, draft.parts, strict=True):
+        expect_keys(state, node, shard.job.request.view_tokens, part.view_key, part.view_to)
+    node.retime()
+    if was_idle:
+        state.touch_device(node)
+        watch(state, node)
+    wait = max(0.0, draft.start_s - now_s - node.net_s)
+    latest = min(LONGEST_WAIT_S, held.due_s - now_s - 2.0 * node.net_s - draft.seconds)
+    start_within = max(latest, wait + 0.02 + (node.fit.late_ratio - 1.0) * 3.0 * (wait + draft.seconds))
+    work = Pass(pass_id, node.id, node.epoch, tuple(draft.parts), draft.seconds, start_within, held.priority,
+                tuple(draft.shares))  # fmt: skip
+    return [*open_leases(node, draft), SendPass(work)]
+
+
+def expect_keys(state: State, node: NodeState, view_tokens: int, key: str, view_to: int) -> None:
+    """A finished scan will be held there: later shards of the view can count on it before the node says so."""
+    if key and view_to == view_tokens and key not in node.keys:
+        state.gain(node, key, view_tokens, pending=True)
+
+
+def open_leases(node: NodeState, draft: Draft) -> list[Action]:
+    """A lease's slot is reserved with its first chunk; the node is told with the last."""
+    actions: list[Action] = []
+    for shard, part in zip(draft.members, draft.parts, strict=True):
+        job = shard.job
+        if not job.request.is_lease:
+            continue
+        if job.lease_node is None:
+            job.lease_node = node.id
+            lease = Lease(job.request.id, node.id, job.request.view_tokens, job.request.max_tokens, job.slo.token_s)
+            node.leases[job.request.id] = LeaseState(lease, shard)
+        if part.opens_lease:
+            actions.append(OpenLease(node.leases[job.request.id].lease))
+    return actions
+
+
+def watch(state: State, node: NodeState) -> None:
+    """A timer for the moment silence about the first held pass becomes suspicious."""
+    if node.held:
+        state.at(node.overdue_s(), "overdue", node.held[0])

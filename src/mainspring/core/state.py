@@ -1,0 +1,222 @@
+"""Everything the router knows, with its indices kept in step. Decisions live elsewhere; this only remembers.
+
+Invariants: a queued shard is in exactly one `DueQueue` and, if its view has a key, in `waiting`; `holders` mirrors the
+nodes' keys; `hungry` are nodes that could take work now and found none.
+"""
+
+from heapq import heappop, heappush
+
+from mainspring.core.duequeue import DueQueue
+from mainspring.core.jobs import Held, Job, Shard
+from mainspring.core.nodestate import NodeState
+from mainspring.core.nouns import Limits, SloClass, Work
+from mainspring.core.promises import Promises
+
+TYPICAL_DECAY = 0.05
+
+
+class Counters:
+    """Conserved: submitted = answered + refused + expired + failed + cancelled + open."""
+
+    __slots__ = ("answered", "answered_late", "cancelled", "clock_steps", "expired", "failed", "passes", "refused",
+                 "rejected", "retried", "stale", "submitted", "wasted_passes", "wasted_s")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.submitted = self.answered = self.answered_late = self.refused = self.expired = self.failed = 0
+        self.cancelled = self.retried = self.passes = self.stale = self.rejected = self.clock_steps = 0
+        self.wasted_passes = 0
+        self.wasted_s = 0.0
+
+    def as_dict(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class ModelState:
+    """One model: its nodes, one queue and one ledger of promises a priority, highest first."""
+
+    __slots__ = ("holders", "hungry", "nodes", "priorities", "promises", "queues", "typical", "waiting")
+
+    def __init__(self, priorities: list[int]) -> None:
+        self.nodes: dict[str, NodeState] = {}
+        self.priorities = priorities
+        self.queues = {priority: DueQueue() for priority in priorities}
+        self.promises = {priority: Promises() for priority in priorities}
+        self.hungry: dict[str, NodeState] = {}
+        self.holders: dict[str, dict[str, NodeState]] = {}
+        self.waiting: dict[str, dict[Shard, None]] = {}
+        self.typical: dict[str, tuple[float, float]] = {}
+
+    def usable(self) -> list[NodeState]:
+        return [node for node in self.nodes.values() if not node.draining]
+
+    def queued(self) -> int:
+        return sum(len(queue) for queue in self.queues.values())
+
+    def ahead(self, priority: int, key: tuple[float, int] | None) -> Work:
+        """Work served before `key` of this priority (None: before a newcomer at its end)."""
+        n = view = rows = pairs = 0
+        for level in self.priorities:
+            if level < priority:
+                break
+            queue = self.queues[level]
+            work = queue.total if level > priority or key is None else queue.ahead(key)
+            n, view, rows, pairs = n + work[0], view + work[1], rows + work[2], pairs + work[3]
+        return n, view, rows, pairs
+
+    def promised(self, priority: int, now_s: float) -> Work:
+        n = view = rows = pairs = 0
+        for level in self.priorities:
+            if level < priority:
+                break
+            ledger = self.promises[level]
+            ledger.prune(now_s)
+            work = ledger.total
+            n, view, rows, pairs = n + work[0], view + work[1], rows + work[2], pairs + work[3]
+        return n, view, rows, pairs
+
+    def note_shape(self, slo: str, view: int, rows: int) -> None:
+        old = self.typical.get(slo)
+        if old is None:
+            self.typical[slo] = (float(view), float(rows))
+        else:
+            self.typical[slo] = (old[0] + TYPICAL_DECAY * (view - old[0]), old[1] + TYPICAL_DECAY * (rows - old[1]))
+
+    def limits(self) -> Limits:
+        """The widest of every limit: what no node takes is too large, not contended."""
+        all_limits = [node.spec.limits for node in self.nodes.values()]
+        return Limits(
+            max(limits.pass_tokens for limits in all_limits),
+            max(limits.pass_parts for limits in all_limits),
+            max(limits.view_tokens for limits in all_limits),
+            max(limits.slots for limits in all_limits),
+            max(limits.context_tokens for limits in all_limits),
+        )
+
+
+class State:
+    __slots__ = ("classes", "counters", "jobs", "models", "nodes", "now_s", "passes", "seq", "slo_order", "timers")
+
+    def __init__(self, classes: dict[str, SloClass]) -> None:
+        self.classes = classes
+        bound = [slo for slo in classes.values() if slo.target_s is not None]
+        self.slo_order = sorted(bound, key=lambda slo: (slo.target_s or 0.0, slo.name))
+        self.jobs: dict[str, Job] = {}
+        self.nodes: dict[str, NodeState] = {}
+        self.models: dict[str, ModelState] = {}
+        self.passes: dict[int, tuple[NodeState, Held]] = {}
+        self.timers: list[tuple[float, int, str, object]] = []
+        self.counters = Counters()
+        self.seq = 0
+        self.now_s = 0.0
+
+    def next_seq(self) -> int:
+        self.seq += 1
+        return self.seq
+
+    def model(self, name: str) -> ModelState:
+        if name not in self.models:
+            self.models[name] = ModelState(sorted({slo.priority for slo in self.classes.values()}, reverse=True))
+        return self.models[name]
+
+    def add_node(self, node: NodeState) -> None:
+        model = self.model(node.model)
+        self.nodes[node.id] = node
+        model.nodes[node.id] = node
+        for key in node.keys:
+            model.holders.setdefault(key, {})[node.id] = node
+        if node.spec.device_key:
+            for other in self.nodes.values():
+                if other is not node and other.spec.device_key == node.spec.device_key:
+                    node.peers.append(other)
+                    other.peers.append(node)
+                    other.refresh()
+        self.recap(node)
+
+    def at(self, when_s: float, kind: str, subject: object) -> None:
+        heappush(self.timers, (when_s, self.next_seq(), kind, subject))
+
+    def due_timers(self, now_s: float) -> list[tuple[str, object]]:
+        due = []
+        while self.timers and self.timers[0][0] <= now_s:
+            _, _, kind, subject = heappop(self.timers)
+            due.append((kind, subject))
+        return due
+
+    def enqueue(self, shard: Shard) -> None:
+        """Into its node's pinned list where a scan is under way, else into the shared queue."""
+        job = shard.job
+        model = self.models[job.request.model]
+        shard.work = shard.measure()
+        node = model.nodes.get(shard.pin) if shard.pin else None
+        if node is not None:
+            node.pinned.append(shard)
+            node.pinned.sort(key=lambda s: (-s.job.slo.priority, s.key, s.index))
+            self.price_pinned(node)
+            return
+        shard.pin = None
+        model.queues[job.slo.priority].add(shard)
+        if job.request.view_key:
+            model.waiting.setdefault(job.request.view_key, {})[shard] = None
+
+    def dequeue(self, shard: Shard) -> None:
+        job = shard.job
+        model = self.models[job.request.model]
+        if shard.queued:
+            model.queues[job.slo.priority].remove(shard)
+            key = job.request.view_key
+            if key:
+                waiting = model.waiting[key]
+                del waiting[shard]
+                if not waiting:
+                    del model.waiting[key]
+        elif shard.pin:
+            node = model.nodes.get(shard.pin)
+            if node is not None and shard in node.pinned:
+                node.pinned.remove(shard)
+                self.price_pinned(node)
+
+    def price_pinned(self, node: NodeState) -> None:
+        c0, c1, c2, c3 = node.pace
+        node.pinned_s = sum(c0 + c1 * s.work[1] + c2 * s.work[2] + c3 * s.work[3] for s in node.pinned)
+
+    def gain(self, node: NodeState, key: str, tokens: int, *, pending: bool) -> None:
+        (node.pending if pending else node.keys)[key] = tokens
+        self.models[node.model].holders.setdefault(key, {})[node.id] = node
+
+    def drop(self, node: NodeState, key: str, *, pending: bool) -> None:
+        (node.pending if pending else node.keys).pop(key, None)
+        if key in node.keys or key in node.pending:
+            return
+        holders = self.models[node.model].holders
+        if key in holders:
+            holders[key].pop(node.id, None)
+            if not holders[key]:
+                del holders[key]
+
+    def touch_device(self, node: NodeState) -> None:
+        """Its neighbours run at another speed now that this node turned busy or idle."""
+        for peer in node.peers:
+            peer.refresh()
+
+    def recap(self, node: NodeState) -> None:
+        """The longest pass: half the tightest target this node can meet at all, so that an urgent arrival can wait one
+        out and still run; less where streams live. A node too slow for any urgent class is bound by none."""
+        model = self.models[node.model]
+        c0, c1, c2, _ = node.coef
+        cap = 60.0
+        for slo in self.slo_order:
+            view, rows = model.typical.get(slo.name, (1.0, 1.0))
+            one = (c0 + c1 * view + c2 * rows) * node.fit.late_ratio
+            room = (slo.target_s or 0.0) - 2.0 * node.net_s
+            if one <= room:
+                cap = max(min(room / 2.0, room - one), one, 2.0 * c0)
+                break
+        if node.leases:
+            cap = min(cap, max(node.token_s() * self.tokens_a_round(node) - node.round_s, 2.0 * c0))
+        node.cap_s = cap
+        node.refresh()
+
+    @staticmethod
+    def tokens_a_round(node: NodeState) -> float:
+        cost = node.spec.round_cost
+        return 1.0 if cost is None else cost.tokens
