@@ -5,7 +5,7 @@ the queue drains, so it is admitted from `finish - target` on and refused before
 figure (and only there), so simultaneous refusals get successive times.
 """
 
-from mainspring.core.forecast import drained_s
+from mainspring.core.forecast import Supply, drained_s, supply
 from mainspring.core.jobs import FOREVER, Job
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import NO_WORK, Work
@@ -30,21 +30,29 @@ def assess(state: State, job: Job, now_s: float) -> float:
     check_size(model, job)
     if job.hard_s <= now_s:
         raise DeadlineError("the deadline has passed", param="deadline_s")
-    nodes = [node for node in model.usable() if suits(node, job)]
+    nodes = suitable(model, job)
     if not nodes:
         raise NoNodeError("no usable node takes this request: numerics, draining or no free kind of slot")
     cut(job, nodes, state.next_seq())
-    model.note_shape(job.slo.name, request.view_tokens, sum(request.branches))
-    return place_in_line(state, model, nodes, job, now_s)
+    model.note_shape(job.slo.name, request.view_tokens, job.rows)
+    return place_in_line(state, model, supply(nodes, now_s), job, now_s)
+
+
+def suitable(model: ModelState, job: Job) -> list[NodeState]:
+    """All usable nodes where the tightest limits already allow it, else whoever does."""
+    request, tightest = job.request, model.tightest
+    plain = not request.numerics and not request.is_lease
+    if plain and request.view_tokens <= tightest.view_tokens and job.longest <= tightest.pass_tokens:
+        return model.usable
+    return [node for node in model.usable if suits(node, job)]
 
 
 def check_size(model: ModelState, job: Job) -> None:
-    request, widest = job.request, model.limits()
+    request, widest = job.request, model.widest
     if request.view_tokens > widest.view_tokens:
         raise TooLargeError("view", limit=widest.view_tokens, actual=request.view_tokens, param="view_tokens")
-    longest = max(request.branches, default=0)
-    if longest > widest.pass_tokens:
-        raise TooLargeError("branch", limit=widest.pass_tokens, actual=longest, param="branches")
+    if job.longest > widest.pass_tokens:
+        raise TooLargeError("branch", limit=widest.pass_tokens, actual=job.longest, param="branches")
     context = request.view_tokens + request.max_tokens
     if request.is_lease and context > widest.context_tokens:
         raise TooLargeError("context", limit=widest.context_tokens, actual=context, param="max_tokens")
@@ -55,7 +63,7 @@ def suits(node: NodeState, job: Job) -> bool:
     if request.view_tokens > limits.view_tokens or (request.numerics and node.spec.numerics not in request.numerics):
         return False
     if not request.is_lease:
-        return max(request.branches) <= limits.pass_tokens
+        return job.longest <= limits.pass_tokens
     return limits.slots > 0 and request.view_tokens + request.max_tokens <= limits.context_tokens and paced(node, job)
 
 
@@ -67,24 +75,24 @@ def paced(node: NodeState, job: Job) -> bool:
     return cost.seconds(1, job.request.view_tokens + job.request.max_tokens) <= token_s * cost.tokens
 
 
-def place_in_line(state: State, model: ModelState, nodes: list[NodeState], job: Job, now_s: float) -> float:
+def place_in_line(state: State, model: ModelState, have: Supply, job: Job, now_s: float) -> float:
     """Forecast at its due place; where jumping ahead there would break somebody's slack, at the end of the line."""
     queue = model.queues[job.slo.priority]
     shard = job.shards[0]
     last = queue.last()
     jumps = last is not None and shard.key < last
     ahead = model.ahead(job.slo.priority, shard.key if jumps else None)
-    finish = finish_s(nodes, job, ahead, now_s)
+    finish = finish_s(model, have, job, ahead, now_s)
     if jumps:
-        delay = drained_s(nodes, job.work, now_s) - drained_s(nodes, NO_WORK, now_s)
+        delay = drained_s(have, job.work, now_s) - drained_s(have, NO_WORK, now_s)
         if delay > queue.slack_after(shard.key):
             ahead = model.ahead(job.slo.priority, None)
-            finish = finish_s(nodes, job, ahead, now_s)
-            to_end(job, last)
+            finish = finish_s(model, have, job, ahead, now_s)
+            to_end(job, last or shard.key)
         elif finish <= job.due_s:
             queue.delay_after(shard.key, delay)
     if finish > job.due_s:
-        raise refusal(state, model, nodes, job, ahead, finish, now_s)
+        raise refusal(state, model, have, job, ahead, finish, now_s)
     slack = job.due_s - finish
     for piece in job.shards:
         piece.slack_s = slack
@@ -92,43 +100,49 @@ def place_in_line(state: State, model: ModelState, nodes: list[NodeState], job: 
     return finish
 
 
-def to_end(job: Job, last: tuple[float, int] | None) -> None:
-    assert last is not None
+def to_end(job: Job, last: tuple[float, int]) -> None:
     for shard in job.shards:
         shard.key = (last[0], shard.key[1])
 
 
-def finish_s(nodes: list[NodeState], job: Job, ahead: Work, now_s: float) -> float:
+def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: float) -> float:
     """The best node's finish behind `ahead`; a job of many shards also needs its work drained by all."""
-    start = drained_s(nodes, ahead, now_s)
-    shard = job.shards[0]
-    request = job.request
-    binding = job.due_s < FOREVER
+    start = drained_s(have, ahead, now_s)
     best = FOREVER
-    for node in nodes:
-        free = node.free_s(now_s)
-        if free == FOREVER:
-            continue
-        scan = request.view_tokens - node.cached(shard)[0]
-        c0, c1, c2, c3 = node.coef
-        own = c0 + c1 * scan + c2 * shard.rows
-        if c3:
-            own += c3 * (shard.work[3] if scan else shard.rows * request.view_tokens)
-        if own > node.cap_s:
-            own = stretched(node, own)
-        if binding:
-            own *= node.fit.late_ratio
+    for (node, free), own in zip(have, own_costs(model, have, job), strict=True):
         begin = free if free > start else start
-        if request.is_lease:
+        if job.request.is_lease:
             begin = max(begin, slot_s(node, job, now_s))
-            own += node.round_after(1, request.view_tokens)
         if begin + own + node.net_s < best:
             best = begin + own + node.net_s
     if len(job.shards) > 1:
         own_work = job.work
         total = (ahead[0] + own_work[0], ahead[1] + own_work[1], ahead[2] + own_work[2], ahead[3] + own_work[3])
-        best = max(best, drained_s(nodes, total, now_s))
+        best = max(best, drained_s(have, total, now_s))
     return best
+
+
+def own_costs(model: ModelState, have: Supply, job: Job) -> list[float]:
+    """Of the job's first shard on each node: p99 of it where a target binds, the mean elsewhere."""
+    request, shard = job.request, job.shards[0]
+    view, rows, attention = request.view_tokens, shard.rows, shard.work[3]
+    held = model.holders.get(request.view_key, ()) if request.view_key else ()
+    binding = job.due_s < FOREVER
+    costs = []
+    for node, _ in have:
+        c0, c1, c2, c3 = node.coef
+        if held and node.id in held:
+            own = c0 + c2 * rows + c3 * rows * view
+        elif request.prefix_keys:
+            own = c0 + c1 * (view - node.cached(shard)[0]) + c2 * rows + c3 * attention
+        else:
+            own = c0 + c1 * view + c2 * rows + c3 * attention
+        if own > node.cap_s:
+            own = stretched(node, own)
+        if binding:
+            own *= node.fit.late_ratio
+        costs.append(own + node.round_after(1, view) if request.is_lease else own)
+    return costs
 
 
 def stretched(node: NodeState, own: float) -> float:
@@ -140,8 +154,7 @@ def stretched(node: NodeState, own: float) -> float:
 def slot_s(node: NodeState, job: Job, now_s: float) -> float:
     """When a slot that keeps every stream's rate is free; leases are taken to run to their last token."""
     limits, cost = node.spec.limits, node.spec.round_cost
-    assert cost is not None
-    if has_slot(node, job):
+    if cost is None or has_slot(node, job):
         return now_s
     waits = []
     for lease in node.leases.values():
@@ -167,19 +180,19 @@ def has_slot(node: NodeState, job: Job) -> bool:
 
 
 def refusal(
-    state: State, model: ModelState, nodes: list[NodeState], job: Job, ahead: Work, finish: float, now_s: float
+    state: State, model: ModelState, have: Supply, job: Job, ahead: Work, finish: float, now_s: float
 ) -> RefusedError:
     """With the earliest honest retry: `finish - target` behind all promised work, or none."""
     message = "would finish too late"
     target = job.slo.target_s
-    if target is None or finish == FOREVER or finish_s(nodes, job, NO_WORK, now_s) == FOREVER:
+    if target is None or finish == FOREVER:
         return ContentionError(message)
-    if alone_s(nodes, job) > min(target, job.hard_s - now_s):
+    if alone_s(model, have, job) > min(target, job.hard_s - now_s):
         return ContentionError("no node is fast enough even when idle")
     promised = model.promised(job.slo.priority, now_s)
     if promised[0]:
         both = (ahead[0] + promised[0], ahead[1] + promised[1], ahead[2] + promised[2], ahead[3] + promised[3])
-        finish = max(finish, finish_s(nodes, job, both, now_s))
+        finish = max(finish, finish_s(model, have, job, both, now_s))
     retry = max(0.001, (finish - now_s - target) * RETRY_MARGIN)
     if retry > MAX_RETRY_S or finish > job.hard_s:
         return ContentionError(message)
@@ -187,15 +200,7 @@ def refusal(
     return ContentionError(message, retry_after_s=retry)
 
 
-def alone_s(nodes: list[NodeState], job: Job) -> float:
-    """Least time of the job on an idle fleet, from the figures admission itself uses."""
-    shard = job.shards[0]
-    request = job.request
-    best = FOREVER
-    for node in nodes:
-        c0, c1, c2, c3 = node.coef
-        own = c0 + c1 * (request.view_tokens - node.cached(shard)[0]) + c2 * shard.rows + c3 * shard.work[3]
-        if own > node.cap_s:
-            own = stretched(node, own)
-        best = min(best, own * node.fit.late_ratio + 2.0 * node.net_s)
-    return best
+def alone_s(model: ModelState, have: Supply, job: Job) -> float:
+    """Least time of the job's first shard on an idle fleet."""
+    costs = own_costs(model, have, job)
+    return min((own + 2.0 * node.net_s for (node, _), own in zip(have, costs, strict=True)), default=FOREVER)

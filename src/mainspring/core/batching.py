@@ -66,7 +66,7 @@ class Draft:
         cached, prefix = node.cached(shard)
         share = bool(request.view_key) and request.view_key in self.views
         scan = 0 if share else request.view_tokens - cached
-        c0, c1, c2, c3 = node.coef
+        _, c1, c2, c3 = node.coef
         more_pairs = shard.rows * request.view_tokens if share else pairs(cached, request.view_tokens, shard.rows)
         seconds = self.seconds + c1 * scan + c2 * shard.rows + c3 * more_pairs
         fits = self.view + self.rows + scan + shard.rows <= limits.pass_tokens

@@ -69,8 +69,7 @@ def feed(state: State, model: ModelState, now_s: float) -> list[Action]:
 
 
 def likeliest(model: ModelState, now_s: float) -> Iterable[NodeState]:
-    head = next(queue.head() for queue in model.queues.values() if len(queue))
-    assert head is not None
+    head = next(head for queue in model.queues.values() if (head := queue.head()))
     view, rows = head.job.request.view_tokens, head.rows
     held = model.holders.get(head.job.request.view_key, ())
 

@@ -1,7 +1,7 @@
 """Shards of one model and priority in order of (due, sequence), with the work ahead of any place in it.
 
-A list of buckets of at most `CAP` shards, each with sums of its work. Insert and remove are two bisections; `ahead` adds
-bucket sums at C speed and takes a share by rank of one bucket, so it is exact at bucket bounds and monotone between.
+A list of buckets of at most `CAP` shards, each with sums of its work. Insert and remove are two bisections; `ahead`
+adds bucket sums at C speed and takes a share by rank of one bucket, so it is exact at bucket bounds and monotone between.
 `slack` remembers, per bucket, how much the least patient member could be delayed when it was admitted: whoever wants to
 jump ahead must fit into it.
 """
@@ -65,7 +65,7 @@ class DueQueue:
             self._count(at, shard, -1)
         else:
             for column in (self._items, self._tops, self._views, self._rows, self._pairs, self._slack):
-                del column[at]  # type: ignore[attr-defined]
+                del column[at]
         n, v, r, p = shard.work
         total = self.total
         self.total = (total[0] - n, total[1] - v, total[2] - r, total[3] - p)
@@ -126,7 +126,7 @@ class DueQueue:
         half = len(bucket) // 2
         slack = self._slack[at]
         for column in (self._items, self._tops, self._views, self._rows, self._pairs, self._slack):
-            del column[at]  # type: ignore[attr-defined]
+            del column[at]
         self._open(at, bucket[half:])
         self._open(at, bucket[:half])
         self._slack[at] = self._slack[at + 1] = slack

@@ -52,8 +52,8 @@ class Shard:
 class Job:
     """`due_s` is when it counts as missed (infinite where nothing binds); `order_s` is its place in the queue."""
 
-    __slots__ = ("arrival_s", "closed", "due_s", "hard_s", "lease_node", "numerics", "open", "order_s", "parts",
-                 "request", "shards", "slo", "started")  # fmt: skip
+    __slots__ = ("arrival_s", "closed", "due_s", "hard_s", "lease_node", "longest", "numerics", "open", "order_s",
+                 "parts", "request", "rows", "shards", "slo", "started")  # fmt: skip
 
     def __init__(self, request: Request, slo: SloClass, now_s: float) -> None:
         self.request = request
@@ -64,6 +64,8 @@ class Job:
         self.due_s = min(soft, self.hard_s)
         self.order_s = min(self.due_s, now_s + PATIENCE_S)
         self.shards: list[Shard] = []
+        self.rows = sum(request.branches)
+        self.longest = max(request.branches, default=0)
         self.open = 0
         self.closed = False
         self.started = False
@@ -81,9 +83,8 @@ class Job:
 
     @property
     def work(self) -> Work:
-        request = self.request
-        rows = sum(request.branches)
-        return len(self.shards), request.view_tokens, rows, pairs(0, request.view_tokens, rows)
+        view = self.request.view_tokens
+        return len(self.shards), view, self.rows, pairs(0, view, self.rows)
 
 
 class Held:

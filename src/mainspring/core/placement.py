@@ -64,7 +64,7 @@ def share_by(
     model: ModelState, node: NodeState, work: tuple[int, int, int, int], until_s: float, now_s: float
 ) -> float:
     """The part of the work that other nodes finish before `until_s`."""
-    n, view, rows, pairs = work
+    _, view, rows, pairs = work
     done = 0.0
     for other in model.nodes.values():
         if other is node or other.draining:

@@ -110,6 +110,7 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
     actions: list[Action] = []
     model = state.models[node.model]
     model.nodes.pop(node.id, None)
+    model.refresh()
     model.hungry.pop(node.id, None)
     state.nodes.pop(node.id, None)
     for key in [*node.keys, *node.pending]:
@@ -137,7 +138,7 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
         if not lease.shard.job.closed and lease.shard.done:
             actions += lose_lease(state, lease.shard)
     node.held, node.leases = [], {}
-    if not model.usable():
+    if not model.usable:
         state.at(state.now_s + NO_NODE_GRACE_S, "abandoned_model", node.model)
     return actions
 
@@ -156,7 +157,7 @@ def lose_lease(state: State, shard: Shard) -> list[Action]:
 def on_abandoned_model(state: State, name: str) -> list[Action]:
     """Nobody came back in time: waiting requests get their answer."""
     model = state.models[name]
-    if model.usable():
+    if model.usable:
         return []
     jobs = {shard.job.request.id: shard.job for queue in model.queues.values() for shard in queue.scan()}
     actions: list[Action] = []
@@ -215,6 +216,6 @@ def on_expiry(state: State, job: Job, now_s: float) -> list[Action]:
 
 def latest_start_s(state: State, shard: Shard) -> float:
     """After this no node that runs it could still finish it in time."""
-    nodes = state.models[shard.job.request.model].usable()
+    nodes = state.models[shard.job.request.model].usable
     costs = [own_s(node, shard) + 2.0 * node.net_s for node in nodes if node.runs(shard)]
     return shard.job.due_s - min(costs, default=0.0)

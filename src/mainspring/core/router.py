@@ -96,10 +96,10 @@ class Router:
         for shard in job.shards:
             state.enqueue(shard)
         if job.due_s < FOREVER:
-            state.at(recovery.latest_start_s(state, job.shards[0]), "expiry", job)
+            state.at(now_s + (job.due_s - now_s) / 2.0, "expiry", job)  # re-armed for the exact moment then
         return [Admit(request.id, finish - now_s), *feed(state, state.models[request.model], now_s)]
 
-    def _cancel(self, event: Cancel, now_s: float) -> list[Action]:
+    def _cancel(self, event: Cancel, _now_s: float) -> list[Action]:
         job = self.state.jobs.get(event.request_id)
         if job is None:
             self.state.counters.stale += 1
@@ -138,6 +138,7 @@ class Router:
             return []
         node.draining = True
         self.state.models[node.model].hungry.pop(node.id, None)
+        self.state.models[node.model].refresh()
         return feed(self.state, self.state.models[node.model], now_s)
 
     def _started(self, event: WorkStarted, now_s: float) -> list[Action]:

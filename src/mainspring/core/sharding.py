@@ -21,7 +21,7 @@ def cut(job: Job, nodes: list[NodeState], seq: int) -> None:
 
 def rows_per_shard(job: Job, nodes: list[NodeState]) -> float:
     """Sized on the node that runs it best."""
-    view, rows = job.request.view_tokens, sum(job.request.branches)
+    view, rows = job.request.view_tokens, job.rows
     best = min(nodes, key=lambda node: node.coef[0] + node.coef[1] * view + node.coef[2] * rows)
     c0, c1, c2, c3 = best.coef
     per_row = c2 + c3 * view
@@ -36,7 +36,8 @@ def split(branches: tuple[int, ...], target_rows: float) -> list[tuple[int, int]
     if total < 2 * target_rows:
         return [(0, len(branches))]
     count = min(MAX_SHARDS, len(branches), int(total / target_rows))
-    pieces, lo, used = [], 0, 0
+    pieces: list[tuple[int, int]] = []
+    lo = used = 0
     for index, rows in enumerate(branches):
         used += rows
         if used * count >= total * (len(pieces) + 1) or index == len(branches) - 1:

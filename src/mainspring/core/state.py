@@ -6,6 +6,8 @@ nodes' keys; `hungry` are nodes that could take work now and found none.
 
 from heapq import heappop, heappush
 
+from msgspec.structs import astuple
+
 from mainspring.core.duequeue import DueQueue
 from mainspring.core.jobs import Held, Job, Shard
 from mainspring.core.nodestate import NodeState
@@ -34,7 +36,19 @@ class Counters:
 class ModelState:
     """One model: its nodes, one queue and one ledger of promises a priority, highest first."""
 
-    __slots__ = ("holders", "hungry", "nodes", "priorities", "promises", "queues", "typical", "waiting")
+    __slots__ = (
+        "holders",
+        "hungry",
+        "nodes",
+        "priorities",
+        "promises",
+        "queues",
+        "tightest",
+        "typical",
+        "usable",
+        "waiting",
+        "widest",
+    )
 
     def __init__(self, priorities: list[int]) -> None:
         self.nodes: dict[str, NodeState] = {}
@@ -45,9 +59,8 @@ class ModelState:
         self.holders: dict[str, dict[str, NodeState]] = {}
         self.waiting: dict[str, dict[Shard, None]] = {}
         self.typical: dict[str, tuple[float, float]] = {}
-
-    def usable(self) -> list[NodeState]:
-        return [node for node in self.nodes.values() if not node.draining]
+        self.usable: list[NodeState] = []
+        self.widest = self.tightest = Limits()
 
     def queued(self) -> int:
         return sum(len(queue) for queue in self.queues.values())
@@ -81,16 +94,14 @@ class ModelState:
         else:
             self.typical[slo] = (old[0] + TYPICAL_DECAY * (view - old[0]), old[1] + TYPICAL_DECAY * (rows - old[1]))
 
-    def limits(self) -> Limits:
-        """The widest of every limit: what no node takes is too large, not contended."""
-        all_limits = [node.spec.limits for node in self.nodes.values()]
-        return Limits(
-            max(limits.pass_tokens for limits in all_limits),
-            max(limits.pass_parts for limits in all_limits),
-            max(limits.view_tokens for limits in all_limits),
-            max(limits.slots for limits in all_limits),
-            max(limits.context_tokens for limits in all_limits),
-        )
+    def refresh(self) -> None:
+        """After a node joined, left or began to drain. Beyond the widest limits is too large, not contended."""
+        self.usable = [node for node in self.nodes.values() if not node.draining]
+        if self.nodes:
+            every = [node.spec.limits for node in self.nodes.values()]
+            columns = list(zip(*(astuple(limits) for limits in every), strict=True))
+            self.widest = Limits(*map(max, columns))
+            self.tightest = Limits(*map(min, columns))
 
 
 class State:
@@ -122,6 +133,7 @@ class State:
         model = self.model(node.model)
         self.nodes[node.id] = node
         model.nodes[node.id] = node
+        model.refresh()
         for key in node.keys:
             model.holders.setdefault(key, {})[node.id] = node
         if node.spec.device_key:

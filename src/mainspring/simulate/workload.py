@@ -62,7 +62,8 @@ class Open:
             if rng.random() * self.peak > self.rate(now):
                 continue
             pick = rng.random() * total
-            for share, shape in self.shapes:
+            shape = self.shapes[-1][1]
+            for share, shape in self.shapes:  # noqa: B007 the one it stops at
                 pick -= share
                 if pick <= 0.0:
                     break
