@@ -93,7 +93,8 @@ class CostFit:
         self.late_ratio = 1.10
         self.early_ratio = 0.95
         if len(self._anchors) >= 4:
-            self.cost = fit(self._anchors, cost)
+            for _ in range(3):  # the declared cost is a weak prior: let it fade
+                self.cost = fit(self._anchors, self.cost)
 
     def observe(self, view: int, rows: int, attention_pairs: int, measured_s: float) -> None:
         """Learn from a pass. Zero, negative, infinite and NaN times are counted in `rejected` and ignored."""
@@ -189,13 +190,15 @@ def fit(samples: list[Sample], prior: Cost) -> Cost:
     return Cost(*(float(value) for value in values))
 
 
-def nnls(design: NDArray[np.float64], prior: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Exact for up to four terms: the unconstrained solution if it is non-negative, else the best of all supports."""
-    rows, terms = design.shape
+def nnls(
+    design: NDArray[np.float64], prior: NDArray[np.float64], pull: float = 1e-3
+) -> tuple[NDArray[np.float64], float]:
+    """Solves for ones. Exact for up to four terms: the unconstrained solution if it is non-negative, else the best of all supports."""
+    terms = design.shape[1]
     gram, moment = design.T @ design, design.sum(axis=0)
-    pull = 1e-3 * rows / np.maximum(prior * prior, 1e-4) / terms
-    gram = gram + np.diag(pull)
-    moment = moment + pull * prior
+    ridge = pull * np.diag(gram) + 1e-12
+    gram = gram + np.diag(ridge)
+    moment = moment + ridge * prior
     best, best_loss = np.zeros(terms), float("inf")
     for size in range(terms, 0, -1):
         for support in combinations(range(terms), size):

@@ -6,8 +6,6 @@ meanwhile still gets in, and the node never runs dry. An idle node is offered wo
 `hungry` and hears of the next arrival.
 """
 
-from collections.abc import Iterable
-
 from mainspring.core.actions import Action, OpenLease, SendPass
 from mainspring.core.batching import Draft, compose
 from mainspring.core.jobs import Held
@@ -18,7 +16,7 @@ from mainspring.core.state import ModelState, State
 WINDOW = 2
 LEAD_S = 0.0005
 OFFERS = 4
-"""Hungry nodes tried per event, best first."""
+"""Hungry nodes fed per event, best first."""
 LONGEST_WAIT_S = 600.0
 
 
@@ -57,18 +55,22 @@ def wake(state: State, node: NodeState, when_s: float) -> None:
 
 
 def feed(state: State, model: ModelState, now_s: float) -> list[Action]:
-    """Offer the queue to hungry nodes, the one that would finish its head first being asked first."""
+    """Offer the queue to hungry nodes: whoever would finish its head first, as long as they take something; after the
+    first that does not, only the one not asked for longest, so that each is heard and an event stays cheap."""
     actions: list[Action] = []
-    if not model.hungry or not model.queued():
-        return actions
-    for node in likeliest(model, now_s):
-        if not model.queued():
-            break
-        actions += offer(state, node, now_s)
+    for _ in range(OFFERS):
+        if not model.hungry or not model.queued():
+            return actions
+        sent = offer(state, likeliest(model, now_s), now_s)
+        if not sent and model.hungry:
+            return actions + offer(state, next(iter(model.hungry.values())), now_s)
+        actions += sent
     return actions
 
 
-def likeliest(model: ModelState, now_s: float) -> Iterable[NodeState]:
+def likeliest(model: ModelState, now_s: float) -> NodeState:
+    if len(model.hungry) == 1:
+        return next(iter(model.hungry.values()))
     head = next(head for queue in model.queues.values() if (head := queue.head()))
     view, rows = head.job.request.view_tokens, head.rows
     held = model.holders.get(head.job.request.view_key, ())
@@ -78,7 +80,7 @@ def likeliest(model: ModelState, now_s: float) -> Iterable[NodeState]:
         scan = 0 if node.id in held else view
         return max(node.end_s, now_s + node.net_s) + node.pinned_s + c0 + c1 * scan + c2 * rows, node.id
 
-    return sorted(model.hungry.values(), key=finish)[:OFFERS]
+    return min(model.hungry.values(), key=finish)
 
 
 def send(state: State, node: NodeState, draft: Draft, now_s: float) -> list[Action]:

@@ -1,7 +1,7 @@
 """Shards of one model and priority in order of (due, sequence), with the work ahead of any place in it.
 
 A list of buckets of at most `CAP` shards, each with sums of its work. Insert and remove are two bisections; `ahead`
-adds bucket sums at C speed and takes a share by rank of one bucket, so it is exact at bucket bounds and monotone between.
+adds bucket sums at C speed and takes a share by rank of one bucket, so it is exact at bucket bounds, monotone between.
 `slack` remembers, per bucket, how much the least patient member could be delayed when it was admitted: whoever wants to
 jump ahead must fit into it.
 """

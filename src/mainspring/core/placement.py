@@ -30,8 +30,8 @@ def best_other_s(model: ModelState, node: NodeState, shard: Shard, now_s: float)
     request = shard.job.request
     view, rows, held = request.view_tokens, shard.rows, model.holders.get(request.view_key)
     best = FOREVER
-    for other in model.nodes.values():
-        if other is node or other.late or other.draining:
+    for other in model.usable:
+        if other is node or other.late:
             continue
         c0, c1, c2, _ = other.coef
         begin = other.end_s if other.end_s > now_s else now_s + other.net_s
@@ -66,17 +66,18 @@ def share_by(
     """The part of the work that other nodes finish before `until_s`."""
     _, view, rows, pairs = work
     done = 0.0
-    for other in model.nodes.values():
-        if other is node or other.draining:
+    for other in model.usable:
+        if other is node or other.late:
             continue
-        free = other.free_s(now_s)
+        soonest = now_s + other.net_s
+        free = (other.end_s if other.end_s > soonest else soonest) + other.pinned_s
         if free >= until_s:
             continue
         c0, c1, c2, c3 = other.pace
         whole = c1 * view + c2 * rows + c3 * pairs
-        cap = max(other.cap_s - c0, c0, 1e-9)
-        whole += c0 * max(1.0, whole / cap)
-        done += (until_s - free) / max(1e-12, whole)
+        room = other.cap_s - c0 if other.cap_s > 2.0 * c0 else c0
+        whole += c0 * (whole / room if whole > room else 1.0)
+        done += (until_s - free) / (whole + 1e-12)
     return min(1.0, done)
 
 
