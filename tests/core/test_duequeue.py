@@ -16,9 +16,7 @@ def shard(serial: int, arrival: float, view: int) -> Shard:
     return job.shards[0]
 
 
-@given(
-    st.lists(st.tuples(st.floats(0, 100), st.integers(1, 9000), st.booleans()), max_size=60), st.integers(2, 9)
-)
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(1, 9000), st.booleans()), max_size=60), st.integers(2, 9))
 def test_order_sums_and_places(steps: list[tuple[float, int, bool]], cap: int) -> None:
     old, duequeue.CAP = duequeue.CAP, cap
     try:

@@ -5,7 +5,9 @@ the queue drains, so it is admitted from `finish - target` on and refused before
 figure (and only there), so simultaneous refusals get successive times.
 """
 
-from mainspring.core.forecast import Supply, drained_s, supply
+from math import sqrt
+
+from mainspring.core.forecast import Supply, drained_s, lot_s, supply
 from mainspring.core.jobs import FOREVER, Job
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import NO_WORK, Work
@@ -15,6 +17,9 @@ from mainspring.core.sharding import cut
 from mainspring.core.state import ModelState, State
 from mainspring.errors import TooLargeError
 
+TAIL = 2.0
+"""Economic lots a line must leave its last member. At 1.3 times capacity with exact costs 0.7 missed 0.6 %,
+1.5 none of 46,000; the rest is for noise."""
 RETRY_MARGIN = 1.005
 """Promise a little later than the forecast: a client that comes a hair early is refused again. Beside this share, a
 third of a fixed cost (the forecast counts passes in fractions) and a twentieth of the request's own work."""
@@ -107,11 +112,17 @@ def to_end(job: Job, last: tuple[float, int]) -> None:
 
 
 def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: float) -> float:
-    """The best node's finish behind `ahead`; a job of many shards also needs its work drained by all."""
-    start = drained_s(have, ahead, now_s)
+    """The best node's finish behind `ahead`, in a pass of an economic lot where others wait too; a job of many shards
+    also needs its work drained by all."""
+    target = FOREVER if job.slo.target_s is None else job.slo.target_s
+    start = drained_s(have, ahead, now_s, target)
+    depth = (start - now_s) / len(have) if ahead[0] and have and target < FOREVER else 0.0
     best = FOREVER
     for (node, free), own in zip(have, own_costs(model, have, job), strict=True):
         begin = free if free > start else start
+        if ahead[0] and target < FOREVER:
+            lot = lot_s(node, target)
+            own += min(TAIL * lot, ahead_s(node, ahead)) + (node.fit.late_ratio - 1.0) * sqrt(depth * node.cap_s)
         if job.request.is_lease:
             begin = max(begin, slot_s(node, job, now_s))
         if begin + own + node.net_s < best:
@@ -119,8 +130,13 @@ def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: floa
     if len(job.shards) > 1:
         own_work = job.work
         total = (ahead[0] + own_work[0], ahead[1] + own_work[1], ahead[2] + own_work[2], ahead[3] + own_work[3])
-        best = max(best, drained_s(have, total, now_s))
+        best = max(best, drained_s(have, total, now_s, target))
     return best
+
+
+def ahead_s(node: NodeState, ahead: Work) -> float:
+    _, c1, c2, c3 = node.coef
+    return c1 * ahead[1] + c2 * ahead[2] + c3 * ahead[3]
 
 
 def own_costs(model: ModelState, have: Supply, job: Job) -> list[float]:
@@ -141,7 +157,7 @@ def own_costs(model: ModelState, have: Supply, job: Job) -> list[float]:
         if own > node.cap_s:
             own = stretched(node, own)
         if binding:
-            own *= node.fit.late_ratio
+            own *= node.fit.sure_ratio
         costs.append(own + node.round_after(1, view) if request.is_lease else own)
     return costs
 
@@ -193,7 +209,7 @@ def refusal(
     promised = model.promised(job.slo.priority, now_s)
     if promised[0]:
         both = (ahead[0] + promised[0], ahead[1] + promised[1], ahead[2] + promised[2], ahead[3] + promised[3])
-        finish = max(finish, finish_s(model, have, job, both, now_s))
+        finish += drained_s(have, both, now_s, target, steady=True) - drained_s(have, ahead, now_s, target, steady=True)
     retry = (finish - now_s - target) * RETRY_MARGIN + slop_s(have, job)
     if retry > MAX_RETRY_S or finish > job.hard_s:
         return ContentionError(message)

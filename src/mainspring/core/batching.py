@@ -6,6 +6,7 @@ may lengthen the pass by one fixed cost. Waiting shards of a view already in the
 """
 
 from itertools import islice
+from math import hypot
 
 from mainspring.core.admission import has_slot
 from mainspring.core.jobs import FOREVER, Shard
@@ -24,6 +25,7 @@ class Draft:
     """A pass being filled. `due_s` is the tightest due time of its members that it can keep."""
 
     __slots__ = (
+        "busy_s",
         "due_s",
         "lease",
         "members",
@@ -44,6 +46,7 @@ class Draft:
     def __init__(self, node: NodeState, now_s: float) -> None:
         self.node = node
         self.start_s = max(node.end_s, now_s + node.net_s)
+        self.busy_s = node.held[-1].expected_s if node.held else 0.0
         self.members: list[Shard] = []
         self.parts: list[Part] = []
         self.shares: list[int] = []
@@ -90,7 +93,10 @@ class Draft:
         if shard.job.slo.priority < self.priority and seconds > self.top_limit_s:
             return False
         due = min(self.due_s, shard.job.due_s)
-        return due == FOREVER or self.start_s + seconds * self.node.fit.late_ratio + self.node.net_s <= due
+        if due == FOREVER:
+            return True
+        spread = (self.node.fit.sure_ratio - 1.0) * hypot(seconds, self.busy_s)
+        return self.start_s + seconds + spread + self.node.net_s <= due
 
     def _take(
         self, shard: Shard, part: Part, seconds: float, scan: int, rows: int, more_pairs: int, share: bool

@@ -7,6 +7,7 @@ O(nodes log nodes), whatever the queue.
 """
 
 from collections.abc import Iterable
+from math import sqrt
 
 from mainspring.core.jobs import FOREVER
 from mainspring.core.nodestate import NodeState
@@ -26,8 +27,23 @@ def supply(nodes: Iterable[NodeState], now_s: float) -> Supply:
     return have
 
 
-def drained_s(have: Supply, ahead: Work, now_s: float) -> float:
-    """When the last of `ahead` has started everywhere it pays; `now_s` where nothing is ahead."""
+def lot_s(node: NodeState, target_s: float) -> float:
+    """How long a pass should be where a target binds: `sqrt(c0 * target)`, at most the cap.
+
+    The economic lot: a line so long that its head can only just run alone pays c0 for every request and never
+    recovers; one that leaves the head room for a pass of k fixed costs loses k*c0 of the target and 1/k of the speed.
+    """
+    c0, cap = node.coef[0], node.cap_s
+    lot = sqrt(c0 * target_s) if target_s < FOREVER else cap
+    lot = lot if lot > 2.0 * c0 else 2.0 * c0
+    return lot if lot < cap else cap
+
+
+def drained_s(have: Supply, ahead: Work, now_s: float, target_s: float = FOREVER, *, steady: bool = False) -> float:
+    """When the last of `ahead` has started everywhere it pays; `now_s` where nothing is ahead.
+
+    Passes are taken to be economic lots, which is cautious; `steady` takes what a standing line settles at.
+    """
     n, view, rows, pairs = ahead
     if n <= 0:
         return now_s
@@ -39,15 +55,19 @@ def drained_s(have: Supply, ahead: Work, now_s: float) -> float:
         one = c0 + work / n
         if one < best:
             best = one
-        levels.append((free + one, 1.0 / (work + c0 * passes(node, c0, work, n, view + rows) + 1e-12)))
+        length = lot_s(node, target_s)
+        if steady:
+            length = sqrt(length * node.cap_s)
+        count = passes(node, work, n, view + rows, length)
+        levels.append((free + one, 1.0 / (work + c0 * count + 1e-12)))
     levels.sort()
     return fill(levels, best)
 
 
-def passes(node: NodeState, c0: float, work_s: float, n: int, tokens: int) -> float:
-    """How many a node would need for all of it: by its cap, its tokens, its parts; at least one."""
-    cap = node.cap_s
-    count = work_s / (cap - c0 if cap > 2.0 * c0 else c0)
+def passes(node: NodeState, work_s: float, n: int, tokens: int, lot: float) -> float:
+    """How many a node would need for all of it: by its lot, its tokens, its parts; at least one."""
+    c0 = node.coef[0]
+    count = work_s / (lot - c0 if lot > 2.0 * c0 else c0 + 1e-9)
     limits = node.spec.limits
     if count * limits.pass_tokens < tokens:
         count = tokens / limits.pass_tokens
