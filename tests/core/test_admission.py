@@ -10,7 +10,7 @@ import pytest
 from mainspring.core.actions import Admit, Refuse
 from mainspring.core.nouns import DEFAULT_CLASSES, NodeSpec, Request, SloClass
 from mainspring.core.promises import MAX_RETRY_S, Promises
-from router_rig import SLOW, Desk, generate, node, play, score
+from router_rig import FAST, SLOW, Desk, generate, node, play, score
 
 FLEETS = {
     "one": [node("a")],
@@ -22,13 +22,18 @@ SHAPES = {"small": (2000, 8), "long": (8000, 4), "wide": (4000, 100)}
 Entries = list[tuple[float, Request]]
 
 
-def rush(count: int, shape: tuple[int, int]) -> Entries:
+START_S = 60.0
+
+
+def rush(count: int, shape: tuple[int, int], nodes: int) -> Entries:
+    """A simultaneous rush on a fleet that has run long enough to know its own error."""
     view, branches = shape
-    return [(1.0 + i * 1e-6, score(f"r{i:04}", view=view, branches=branches)) for i in range(count)]
+    warm = [(1.0 + i // nodes * 2.0 + i % nodes * 1e-6, score(f"w{i:03}", "batch")) for i in range(20 * nodes)]
+    return warm + [(START_S + i * 1e-6, score(f"r{i:04}", view=view, branches=branches)) for i in range(count)]
 
 
 def first_refusal(fleet: list[NodeSpec], shape: tuple[int, int]) -> tuple[Entries, int, float]:
-    entries = rush(400, shape)
+    entries = rush(400, shape, len(fleet))
     outcomes, _ = play(entries, fleet)
     for index, outcome in enumerate(outcomes.values()):
         if outcome.state == "refused":
@@ -51,7 +56,8 @@ def test_a_like_request_is_admitted_at_the_time_and_not_at_half_of_it(fleet: str
     entries, index, retry = first_refusal(nodes, size)
     until = entries[: index + 1]
     assert probe(until, nodes, size, entries[index][0] + retry, returning=False)
-    assert not probe(until, nodes, size, entries[index][0] + retry / 2.0, returning=False)
+    if retry > 0.005:  # below lies the grain of the forecast: a third of a fixed cost is 1.3 ms here
+        assert not probe(until, nodes, size, entries[index][0] + retry / 2.0, returning=False)
 
 
 def test_median_excess_is_under_a_fifth() -> None:
@@ -72,7 +78,7 @@ def test_median_excess_is_under_a_fifth() -> None:
 
 def test_a_hundred_simultaneous_refusals_get_a_hundred_times_and_all_are_kept() -> None:
     nodes, size = FLEETS["eight"], SHAPES["small"]
-    entries = rush(400, size)
+    entries = rush(400, size, len(nodes))
     outcomes, _ = play(entries, nodes)
     times = [o.retry_after_s for o in outcomes.values() if o.state == "refused"]
     assert len(times) >= 100
@@ -86,21 +92,23 @@ def test_a_hundred_simultaneous_refusals_get_a_hundred_times_and_all_are_kept() 
     assert all(o.in_time for o in outcomes.values() if o.admitted)
 
 
-def test_halfway_to_a_later_promise_it_is_still_refused_while_the_earlier_are_kept() -> None:
-    nodes, size = FLEETS["eight"], SHAPES["small"]
-    entries = rush(400, size)
-    outcomes, _ = play(entries, nodes)
-    refused = [(i, o.retry_after_s) for i, o in enumerate(outcomes.values()) if o.retry_after_s is not None]
-    early = [probe(entries[:i], nodes, size, 1.0 + retry / 2.0, returning=True) for i, retry in refused[::12]]
-    assert sum(early) <= len(early) // 5
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("fleet", ["one", "eight"])
+def test_promises_follow_each_other_at_the_pace_of_the_fleet(fleet: str, shape: str) -> None:
+    nodes, (view, branches) = FLEETS[fleet], SHAPES[shape]
+    outcomes, _ = play(rush(400, (view, branches), len(nodes)), nodes)
+    times = [o.retry_after_s for o in outcomes.values() if o.retry_after_s is not None]
+    pace = (times[-1] - times[0]) / (len(times) - 1)
+    work = FAST.c1 * view + FAST.c2 * 64 * branches
+    assert work / len(nodes) <= pace <= 1.05 * work / len(nodes)
 
 
 def test_promises_reserve_nothing() -> None:
     nodes, size = FLEETS["one"], SHAPES["small"]
-    entries = rush(80, size)
+    entries = rush(80, size, 1)
     outcomes, _ = play(entries, nodes)
     last = [o.retry_after_s for o in outcomes.values() if o.retry_after_s is not None][-1]
-    assert probe(entries, nodes, size, 1.0 + last / 2.0, returning=False), "nobody came back, so there is room"
+    assert probe(entries, nodes, size, START_S + last / 2.0, returning=False), "nobody came back, so there is room"
 
 
 def test_beyond_a_minute_there_is_no_retry() -> None:

@@ -210,7 +210,8 @@ def refusal(
     if promised[0]:
         both = (ahead[0] + promised[0], ahead[1] + promised[1], ahead[2] + promised[2], ahead[3] + promised[3])
         finish += drained_s(have, both, now_s, target, steady=True) - drained_s(have, ahead, now_s, target, steady=True)
-    retry = (finish - now_s - target) * RETRY_MARGIN + slop_s(have, job)
+    excess = finish - now_s - target
+    retry = excess * RETRY_MARGIN + slop_s(have, job)
     if retry > MAX_RETRY_S or finish > job.hard_s:
         return ContentionError(message)
     model.promises[job.slo.priority].add(now_s + retry, state.next_seq(), job.work)
