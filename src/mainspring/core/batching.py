@@ -26,6 +26,7 @@ class Draft:
 
     __slots__ = (
         "busy_s",
+        "cap_s",
         "due_s",
         "lease",
         "members",
@@ -53,6 +54,7 @@ class Draft:
         self.views: set[str] = set()
         self.view = self.rows = self.pairs = 0
         self.seconds = node.coef[0]
+        self.cap_s = node.cap_s
         self.due_s = FOREVER
         self.top_limit_s = FOREVER
         self.priority = -1
@@ -76,9 +78,11 @@ class Draft:
         if not self.members:
             if self.start_s + seconds + node.net_s > shard.job.due_s:
                 return False
-            if not fits or seconds > node.cap_s * 1.0001:
+            if shard.job.slo.priority < node.urgent_priority:
+                self.cap_s = node.low_cap_s
+            if not fits or seconds > self.cap_s * 1.0001:
                 return self._chunk(shard, cached, prefix)
-        elif not (fits and seconds <= node.cap_s and self._keeps(shard, seconds)):
+        elif not (fits and seconds <= self.cap_s and self._keeps(shard, seconds)):
             return False
         part = Part(request.id, shard.index, request.view_tokens - scan, request.view_tokens, shard.lo, shard.hi,
                     shard.rows, request.view_key, "" if share else prefix, request.is_lease)  # fmt: skip
@@ -123,7 +127,7 @@ class Draft:
         """As much of the view as the cap and the limits take, then as many branches as still fit."""
         node, request = self.node, shard.job.request
         c0, c1, c2, c3 = node.coef
-        budget, tokens = max(node.cap_s - c0, c0), node.spec.limits.pass_tokens
+        budget, tokens = max(self.cap_s - c0, c0), node.spec.limits.pass_tokens
         left = request.view_tokens - cached
         scan = min(left, tokens, chunk_tokens(budget, c1, c3, cached, left))
         budget -= c1 * scan + c3 * pairs(cached, cached + scan, 0)

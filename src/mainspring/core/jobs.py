@@ -34,10 +34,11 @@ class Shard:
         self.slack_s = FOREVER
         self.work: Work = self.measure()
 
-    def measure(self) -> Work:
-        """The first shard carries the view; the others are expected to find it cached."""
+    def measure(self, *, shared: bool = False) -> Work:
+        """The first shard carries the view, unless others wait for it too or a node holds it; the others are expected
+        to find it cached."""
         view = self.job.request.view_tokens
-        if self.index:
+        if self.index or (shared and not self.scanned):
             return 1, 0, self.rows, self.rows * view
         return 1, view - self.scanned, self.rows, pairs(self.scanned, view, self.rows)
 

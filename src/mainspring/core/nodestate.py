@@ -26,8 +26,8 @@ class LeaseState:
 
 class NodeState:
     __slots__ = ("cap_s", "coef", "draining", "end_s", "epoch", "factor", "fit", "held", "id", "keys", "late", "leases",
-                 "model", "net_s", "pace", "peers", "pending", "pinned", "pinned_s", "round_s", "slowest", "spec",
-                 "wake_s")  # fmt: skip
+                 "low_cap_s", "model", "net_s", "pace", "peers", "pending", "pinned", "pinned_s", "round_s", "spec",
+                 "urgent_priority", "wake_s")  # fmt: skip
 
     def __init__(self, spec: NodeSpec) -> None:
         self.spec = spec
@@ -47,7 +47,8 @@ class NodeState:
         self.late = False
         self.wake_s = FOREVER
         self.end_s = 0.0
-        self.cap_s = FOREVER
+        self.cap_s = self.low_cap_s = FOREVER
+        self.urgent_priority = -1
         self.round_s = 0.0
         self.factor = 1.0
         self.coef: Coef = (0.0, 0.0, 0.0, 0.0)

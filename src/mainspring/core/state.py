@@ -5,6 +5,7 @@ nodes' keys; `hungry` are nodes that could take work now and found none.
 """
 
 from heapq import heappop, heappush
+from math import sqrt
 
 from msgspec.structs import astuple
 
@@ -158,7 +159,8 @@ class State:
         """Into its node's pinned list where a scan is under way, else into the shared queue."""
         job = shard.job
         model = self.models[job.request.model]
-        shard.work = shard.measure()
+        key = job.request.view_key
+        shard.work = shard.measure(shared=bool(key) and (key in model.waiting or key in model.holders))
         node = model.nodes.get(shard.pin) if shard.pin else None
         if node is not None:
             node.pinned.append(shard)
@@ -212,20 +214,24 @@ class State:
 
     def recap(self, node: NodeState) -> None:
         """The longest pass: half the tightest target this node can meet at all, so that an urgent arrival can wait one
-        out and still run; less where streams live. A node too slow for any urgent class is bound by none."""
+        out and still run; a quarter for work of lower priority; less where streams live. A node too slow for any
+        urgent class is bound by none."""
         model = self.models[node.model]
         c0, c1, c2, _ = node.coef
-        cap = 60.0
+        cap = low = 60.0
+        node.urgent_priority = -1
         for slo in self.slo_order:
             view, rows = model.typical.get(slo.name, (1.0, 1.0))
             one = (c0 + c1 * view + c2 * rows) * node.fit.late_ratio
             room = (slo.target_s or 0.0) - 2.0 * node.net_s
             if one <= room:
                 cap = max(min(room / 2.0, room - one), one, 2.0 * c0)
+                low = min(cap, max(room / 4.0, sqrt(c0 * room), 2.0 * c0))
+                node.urgent_priority = slo.priority
                 break
         if node.leases:
             cap = min(cap, max(node.token_s() * self.tokens_a_round(node) - node.round_s, 2.0 * c0))
-        node.cap_s = cap
+        node.cap_s, node.low_cap_s = cap, min(low, cap)
         node.refresh()
 
     @staticmethod
