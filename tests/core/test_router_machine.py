@@ -94,9 +94,7 @@ class RouterMachine(RuleBasedStateMachine):
             alone = own.coef[0] + sum(
                 own.coef[1] * p.scan + own.coef[2] * p.rows for p in work.parts if self.priority(p.request_id) == top
             )
-            assert work.predicted_s <= alone + own.coef[0] + 1e-9, (
-                "low priority may cost the high one fixed cost at most"
-            )
+            assert work.predicted_s <= alone + own.coef[0] + 1e-9, "low costs high one fixed cost at most"
 
     def priority(self, request_id: str) -> int:
         return self.router.state.classes[self.requests[request_id].slo].priority
@@ -131,8 +129,9 @@ class RouterMachine(RuleBasedStateMachine):
         live = [name for name, state in self.state.items() if state == "open"]
         if live:
             name = data.draw(st.sampled_from(live))
-            self.state[name] = "cancelled"
-            self.tell(Cancel(name))
+            self.tell(Cancel(name))  # a timer that was due may refuse it first
+            if self.state[name] == "open":
+                self.state[name] = "cancelled"
 
     @rule(name=st.sampled_from(["a", "b", "c", "d"]), slow=st.booleans(), shared=st.booleans(), numerics=st.booleans())
     def join(self, name: str, slow: bool, shared: bool, numerics: bool) -> None:
@@ -269,12 +268,14 @@ class RouterMachine(RuleBasedStateMachine):
                             continue
                         c0, c1, c2, _ = usable[0].coef
                         own = c0 + c1 * request.view_tokens + c2 * shard.rows
-                        assert self.now + own + 2 * usable[0].net_s > shard.job.due_s, (
-                            "it could run and nobody else can"
-                        )
+                        assert self.now + own + 2 * usable[0].net_s > shard.job.due_s, "nobody else can run it"
 
 
 RouterMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=400,
+    stateful_step_count=60,
+    deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
 )
 TestRouterMachine = RouterMachine.TestCase

@@ -148,10 +148,20 @@ def lose_lease(state: State, shard: Shard) -> list[Action]:
     if job.started:
         return refuse(state, job, LeaseLostError("the node went away while streaming"))
     shard.done = False
+    shard.failures += 1
+    if shard.failures >= MAX_FAILURES:
+        return refuse(state, job, WorkFailedError("a node failed this generation too often"))
+    if shard.queued or shard in waiting_pins(state, shard):
+        return []
     job.open = 1
     job.parts.clear()
     requeue(state, shard)
     return []
+
+
+def waiting_pins(state: State, shard: Shard) -> list[Shard]:
+    node = state.nodes.get(shard.pin) if shard.pin else None
+    return node.pinned if node is not None else []
 
 
 def on_abandoned_model(state: State, name: str) -> list[Action]:

@@ -54,9 +54,10 @@ def advance(
 ) -> list[Action]:
     job = shard.job
     complete = part.view_to == job.request.view_tokens and part.branch_to == shard.hi
-    if shard.pass_id != held.pass_id and not (complete and part.branch_from == shard.lo):
+    stale = shard.pass_id != held.pass_id
+    if stale and (job.request.is_lease or not (complete and part.branch_from == shard.lo)):
         return []
-    if shard.queued or (shard.pin and shard.pass_id != held.pass_id):
+    if shard.queued or (shard.pin and stale):
         state.dequeue(shard)
     if part.rows or complete:
         job.parts.setdefault(shard.index, []).append((held.pass_id, index))
