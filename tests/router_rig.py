@@ -7,7 +7,7 @@ import msgspec
 from mainspring.core.actions import Action, Admit, Answer, Refuse, SendPass
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.events import Event, NodeJoined, Submit, WorkDone, WorkStarted
-from mainspring.core.nouns import DEFAULT_CLASSES, Limits, NodeSpec, Pass, Request, SloClass
+from mainspring.core.nouns import DEFAULT_CLASSES, Limits, NodeSpec, Pass, Request, SloClass, pairs
 from mainspring.core.router import Router
 from mainspring.simulate.record import Outcome
 from mainspring.simulate.simulation import NodePlan, Simulation
@@ -19,7 +19,14 @@ SLOW = Cost(0.010, 1e-4, 2e-4)
 ROUND = RoundCost(0.010, 0.001, 0.0, 2.0)
 
 
+def measured(cost: Cost) -> tuple[tuple[int, int, int, float], ...]:
+    """What an honest node measures of itself before it joins."""
+    shapes = [(view, rows) for view in (200, 1000, 4000, 12_000) for rows in (8, 64, 512, 2048)]
+    return tuple((v, r, pairs(0, v, r), cost.seconds(v, r, pairs(0, v, r))) for v, r in shapes)
+
+
 def node(name: str = "n", cost: Cost = FAST, **fields: object) -> NodeSpec:
+    fields.setdefault("anchors", measured(cost))
     return NodeSpec(id=name, model=str(fields.pop("model", "m")), cost=cost, **fields)  # type: ignore[arg-type]
 
 

@@ -78,9 +78,9 @@ class Draft:
         if not self.members:
             if self.start_s + seconds + node.net_s > shard.job.due_s:
                 return False
-            if shard.job.slo.priority < node.urgent_priority:
-                self.cap_s = node.low_cap_s
-            if not fits or seconds > self.cap_s * 1.0001:
+            self.cap_s = node.cap_for(shard.job.slo.priority)
+            urgent = shard.job.slo.priority >= node.urgent_priority and not node.leases
+            if not fits or (seconds > self.cap_s * 1.0001 and not urgent):
                 return self._chunk(shard, cached, prefix)
         elif not (fits and seconds <= self.cap_s and self._keeps(shard, seconds)):
             return False

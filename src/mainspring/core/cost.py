@@ -95,6 +95,8 @@ class CostFit:
         if len(self._anchors) >= 4:
             for _ in range(3):  # the declared cost is a weak prior: let it fade
                 self.cost = fit(self._anchors, self.cost)
+            for view, rows, attention, measured_s in self._anchors:
+                self._note(log(measured_s / max(1e-9, self.cost.seconds(view, rows, attention))))
 
     def observe(self, view: int, rows: int, attention_pairs: int, measured_s: float) -> None:
         """Learn from a pass. Zero, negative, infinite and NaN times are counted in `rejected` and ignored."""

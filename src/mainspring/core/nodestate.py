@@ -72,6 +72,10 @@ class NodeState:
         else:
             self.pace = self.coef
 
+    def cap_for(self, priority: int) -> float:
+        """Longest pass of this priority. Urgent work itself may exceed it: cut, it would only be later."""
+        return self.low_cap_s if priority < self.urgent_priority else self.cap_s
+
     def round_after(self, slots: int, context: int) -> float:
         """Seconds of a round with so many more slots and so much more context than now."""
         cost = self.spec.round_cost

@@ -5,7 +5,6 @@ nodes' keys; `hungry` are nodes that could take work now and found none.
 """
 
 from heapq import heappop, heappush
-from math import sqrt
 
 from msgspec.structs import astuple
 
@@ -226,7 +225,7 @@ class State:
             room = (slo.target_s or 0.0) - 2.0 * node.net_s
             if one <= room:
                 cap = max(min(room / 2.0, room - one), one, 2.0 * c0)
-                low = min(cap, max(room / 4.0, sqrt(c0 * room), 2.0 * c0))
+                low = min(cap, max(room / 4.0, 8.0 * c0))
                 node.urgent_priority = slo.priority
                 break
         if node.leases:
