@@ -6,7 +6,6 @@ slots. Nothing here is slower or blinder than the publication asks for.
 """
 
 from collections import deque
-from heapq import heappop, heappush
 
 from mainspring.core.actions import Action, Admit, Answer, OpenLease, Refuse, SendPass
 from mainspring.core.events import (
@@ -92,7 +91,7 @@ class Baseline:
         self.classes = {slo.name: slo for slo in classes}
         self.workers: dict[str, Worker] = {}
         self.open: dict[str, Waiting] = {}
-        self.timers: list[float] = []
+        self.timer_s: float | None = None
         self.seq = 0
         self.actions: list[Action] = []
 
@@ -107,16 +106,16 @@ class Baseline:
     # What they share.
 
     def next_deadline(self) -> float | None:
-        return self.timers[0] if self.timers else None
+        return self.timer_s
 
     def wake(self, when_s: float) -> None:
+        """Ask to decide again then; `decide` says so anew every time."""
         if when_s < FAR_S / 2.0:
-            heappush(self.timers, when_s)
+            self.timer_s = when_s if self.timer_s is None else min(self.timer_s, when_s)
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
         self.actions = []
-        while self.timers and self.timers[0] <= now_s:
-            heappop(self.timers)
+        self.timer_s = None
         if isinstance(event, Submit):
             self._submit(event.request, now_s)
         elif isinstance(event, WorkDone):

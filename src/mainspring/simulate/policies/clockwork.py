@@ -36,7 +36,7 @@ class Clockwork(Baseline):
             if worker.held and self.queue:
                 self.wake(max(now_s + 0.001, worker.free_s - self.lookahead_s))
         if self.queue:
-            self.wake(self.queue[0][0])
+            self.wake(max(self.queue[0][0], now_s + 0.001))
 
     def ready(self, now_s: float) -> list[Worker]:
         return [
