@@ -1,8 +1,8 @@
 """Filling one pass: the longest draft that keeps every member's due time, the node's limits and the cap.
 
 The head of the line goes first, so large work is never passed over for small. A shard too long for the cap runs in
-chunks that extend its checkpoint. Lower priority joins a draft with higher members only for what it saves them all: it
-may lengthen the pass by one fixed cost. Waiting shards of a view already in the draft join for the price of their rows.
+chunks that extend its checkpoint. Lower priority joins a draft with higher members only while it lengthens
+their pass by a few fixed costs and all keep their due times. Waiting shards of a view already in the draft join for the price of their rows.
 """
 
 from itertools import islice
@@ -17,6 +17,8 @@ from mainspring.core.state import ModelState
 
 SCAN = 48
 """Shards looked at per priority; those passed over are pinned, exclusive, or better off elsewhere."""
+JOIN = 4.0
+"""Fixed costs by which lower priority may lengthen a pass with higher members; it saves them all one of its own."""
 MISFITS = 8
 """Shards in a row that don't fit before a draft counts as full."""
 
@@ -119,7 +121,7 @@ class Draft:
         priority = shard.job.slo.priority
         if priority >= self.priority:
             self.priority = priority
-            self.top_limit_s = seconds + self.node.coef[0]
+            self.top_limit_s = seconds + JOIN * self.node.coef[0]
         if part.view_key and part.view_to == shard.job.request.view_tokens:
             self.views.add(part.view_key)
 

@@ -13,6 +13,8 @@ from mainspring.core.nodestate import NodeState
 from mainspring.core.state import ModelState
 
 MAX_HOLDERS = 4
+TIE = 0.02
+"""Share of its own time by which a node may be worse and still take the head: costs are not known better than that."""
 
 
 def own_s(node: NodeState, shard: Shard) -> float:
@@ -49,8 +51,8 @@ def skip_for(model: ModelState, node: NodeState, queue: DueQueue, priority: int,
     if head is None or len(model.nodes) == 1:
         return 0
     begin = max(node.end_s, now_s + node.net_s)
-    here = begin + own_s(node, head)
-    if here <= best_other_s(model, node, head, now_s):
+    own = own_s(node, head)
+    if begin + own <= best_other_s(model, node, head, now_s) + TIE * own:
         return 0
     n, view, rows, pairs = model.ahead(priority, (FOREVER, 0))
     c0, c1, c2, c3 = node.coef

@@ -225,7 +225,7 @@ class State:
             room = (slo.target_s or 0.0) - 2.0 * node.net_s
             if one <= room:
                 cap = max(min(room / 2.0, room - one), one, 2.0 * c0)
-                low = min(cap, max(room / 4.0, 8.0 * c0))
+                low = min(cap, max(room / 4.0, 40.0 * c0))
                 node.urgent_priority = slo.priority
                 break
         if node.leases:

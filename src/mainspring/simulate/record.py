@@ -1,6 +1,7 @@
 """What happened to every request, and the figures made of it.
 
-Goodput is priority-weighted tokens answered within target; a class without a target counts whatever is answered. For a
+Goodput is priority-weighted tokens answered within target; a class without a target counts
+what is answered before the run's horizon. For a
 generation the answer in question is the first token.
 """
 
@@ -75,7 +76,8 @@ def summarise(outcomes: list[Outcome], duration_s: float) -> Summary:
         p50[name], p99[name] = quantile(latencies, 0.5), quantile(latencies, 0.99)
         admitted = [o for o in members if o.admitted and o.state != "open"]
         attained[name] = sum(o.in_time for o in admitted) / max(1, len(admitted))
-        goodput[name] = sum(o.slo.weight * o.request.tokens for o in members if o.in_time) / duration_s
+        counted = [o for o in members if o.in_time and (o.done_s <= duration_s or o.slo.target_s is not None)]
+        goodput[name] = sum(o.slo.weight * o.request.tokens for o in counted) / duration_s
         refused[name] = sum(o.state == "refused" for o in members)
     count = {state: sum(o.state == state for o in outcomes) for state in ("refused", "missed", "failed", "open")}
     return Summary(

@@ -131,20 +131,20 @@ def isolation(seed: int, scale: float) -> World:
 
 def burst(seed: int, scale: float) -> World:
     """35 times the mean for half a second, on two fast devices and two slow nodes."""
-    load = bursts(MIXED, 4.0, seed, every_s=30.0)
+    load = bursts(MIXED, 20.0, seed, every_s=30.0)
     return World(fleet(2, 2, seed), load, DEFAULT_CLASSES, 90.0 * scale)
 
 
 def mixed_hardware(seed: int, scale: float) -> World:
-    """One fast node and ten of a tenth of its speed, at 1.1 times what they can do together."""
-    load = poisson(MIXED, 1.1 * 2.0 / MIXED_S, seed)
+    """One fast node and ten of a tenth of its speed, at 1.5 times what they can do together."""
+    load = poisson(MIXED, 1.5 * 2.0 / MIXED_S, seed)
     return World(fleet(1, 10, seed), load, DEFAULT_CLASSES, 20.0 * scale)
 
 
 def hot_view(seed: int, scale: float) -> World:
     """Half of all requests ask about one of twelve views; capacity depends on finding them cached."""
     hot = Shape(name="h", slo="interactive", view_tokens=9000, branches=(2, 12), hot_views=12)
-    load = poisson([(50, hot), *((share / 2, shape) for share, shape in MIXED)], 55.0, seed)
+    load = poisson([(50, hot), *((share / 2, shape) for share, shape in MIXED)], 80.0, seed)
     return World(fleet(3, 0, seed), load, DEFAULT_CLASSES, 12.0 * scale)
 
 
@@ -154,22 +154,22 @@ def node_loss(seed: int, scale: float) -> World:
     nodes = fleet(2, 0, seed)
     faults = ((horizon * 0.35, "die", 0.0), (horizon * 0.7, "rejoin", 1.0))
     nodes.append(plan("frail", FAST, seed + 9, faults=faults))
-    return World(nodes, poisson(MIXED, 0.85 * 3.0 / MIXED_S, seed), DEFAULT_CLASSES, horizon)
+    return World(nodes, poisson(MIXED, 1.1 * 3.0 / MIXED_S, seed), DEFAULT_CLASSES, horizon)
 
 
 def noisy(sigma: float) -> Scenario:
     def build(seed: int, scale: float) -> World:
-        load = poisson(MIXED, 1.05 * 3.0 / MIXED_S, seed)
+        load = poisson(MIXED, 1.3 * 3.0 / MIXED_S, seed)
         return World(fleet(3, 0, seed, sigma), load, DEFAULT_CLASSES, 16.0 * scale)
 
     return Scenario(f"noise-{sigma * 100:.0f}", build)
 
 
 def generation(seed: int, scale: float) -> World:
-    """Scoring at 0.8 of two devices beside streams that need a first token within a second."""
+    """Scoring at 1.3 times two devices beside streams that need a first token within a second."""
     limits = Limits(slots=8, context_tokens=200_000)
     chat = Shape(name="g", slo="interactive", view_tokens=1500, view_spread=0.7, max_tokens=(50, 300))
-    load = poisson([(15, chat), *MIXED], 0.8 * 2.0 / MIXED_S, seed)
+    load = poisson([(15, chat), *MIXED], 1.3 * 2.0 / MIXED_S, seed)
     return World(fleet(2, 0, seed, limits=limits, round_cost=ROUND), load, DEFAULT_CLASSES, 20.0 * scale)
 
 
