@@ -21,6 +21,7 @@ TAIL = 2.0
 """Economic lots a line must leave its last member. At 1.3 times capacity with exact costs 0.7 missed 0.6 %,
 1.5 none of 46,000; the rest is for noise."""
 SHARE = 0.15
+"""... but at most this share of the time the line takes: a short line has no time to degrade."""
 RETRY_MARGIN = 1.005
 """Promise a little later than the forecast: a client that comes a hair early is refused again. Beside this share, a
 third of a fixed cost (the forecast counts passes in fractions) and a twentieth of the request's own work."""
@@ -41,7 +42,7 @@ def assess(state: State, job: Job, now_s: float) -> float:
     if not nodes:
         raise NoNodeError("no usable node takes this request: numerics, draining or no free kind of slot")
     cut(job, nodes, state.next_seq())
-    model.note_shape(job.slo.name, request.view_tokens, job.rows)
+    model.note_shape(job.slo.name, request.view_tokens, job.rows, now_s)
     return place_in_line(state, model, supply(nodes, now_s), job, now_s)
 
 
@@ -104,6 +105,7 @@ def place_in_line(state: State, model: ModelState, have: Supply, job: Job, now_s
     for piece in job.shards:
         piece.slack_s = slack
     model.promises[job.slo.priority].redeem(now_s)
+    model.note_load(job.slo.priority, job.work, now_s)
     return finish
 
 
@@ -155,7 +157,7 @@ def own_costs(model: ModelState, have: Supply, job: Job) -> list[float]:
             own = c0 + c1 * (view - node.cached(shard)[0]) + c2 * rows + c3 * attention
         else:
             own = c0 + c1 * view + c2 * rows + c3 * attention
-        if own > node.cap_for(job.slo.priority):
+        if own > node.above[job.slo.priority]:
             own = stretched(node, job, own)
         if binding:
             own *= node.fit.sure_ratio
@@ -165,9 +167,7 @@ def own_costs(model: ModelState, have: Supply, job: Job) -> list[float]:
 
 def stretched(node: NodeState, job: Job, own: float) -> float:
     """Longer than the cap: several passes, each with its fixed cost and the rounds between."""
-    if job.slo.priority >= node.urgent_priority and not node.leases:
-        return own
-    count = own / max(node.cap_for(job.slo.priority) - node.coef[0], node.coef[0], 1e-4)
+    count = own / max(node.caps[job.slo.priority] - node.coef[0], node.coef[0], 1e-4)
     return own + count * (node.coef[0] + node.round_s)
 
 

@@ -80,9 +80,8 @@ class Draft:
         if not self.members:
             if self.start_s + seconds + node.net_s > shard.job.due_s:
                 return False
-            self.cap_s = node.cap_for(shard.job.slo.priority)
-            urgent = shard.job.slo.priority >= node.urgent_priority and not node.leases
-            if not fits or (seconds > self.cap_s * 1.0001 and not urgent):
+            self.cap_s = node.caps[shard.job.slo.priority]
+            if not fits or seconds > node.above[shard.job.slo.priority] * 1.0001:
                 return self._chunk(shard, cached, prefix)
         elif not (fits and seconds <= self.cap_s and self._keeps(shard, seconds)):
             return False

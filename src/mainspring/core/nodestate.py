@@ -25,9 +25,33 @@ class LeaseState:
 
 
 class NodeState:
-    __slots__ = ("cap_s", "coef", "draining", "end_s", "epoch", "factor", "fit", "held", "id", "keys", "late", "leases",
-                 "low_cap_s", "model", "net_s", "pace", "peers", "pending", "pinned", "pinned_s", "round_s", "spec",
-                 "urgent_priority", "wake_s")  # fmt: skip
+    __slots__ = (
+        "above",
+        "cap_s",
+        "caps",
+        "coef",
+        "draining",
+        "end_s",
+        "epoch",
+        "factor",
+        "fit",
+        "held",
+        "id",
+        "keys",
+        "late",
+        "leases",
+        "left",
+        "model",
+        "net_s",
+        "pace",
+        "peers",
+        "pending",
+        "pinned",
+        "pinned_s",
+        "round_s",
+        "spec",
+        "wake_s",
+    )  # fmt: skip
 
     def __init__(self, spec: NodeSpec) -> None:
         self.spec = spec
@@ -47,8 +71,10 @@ class NodeState:
         self.late = False
         self.wake_s = FOREVER
         self.end_s = 0.0
-        self.cap_s = self.low_cap_s = FOREVER
-        self.urgent_priority = -1
+        self.cap_s = FOREVER
+        self.caps: dict[int, float] = {}
+        self.above: dict[int, float] = {}
+        self.left: dict[int, float] = {}
         self.round_s = 0.0
         self.factor = 1.0
         self.coef: Coef = (0.0, 0.0, 0.0, 0.0)
@@ -71,10 +97,6 @@ class NodeState:
             self.pace = (self.coef[0] * stretch, self.coef[1] * stretch, self.coef[2] * stretch, self.coef[3] * stretch)
         else:
             self.pace = self.coef
-
-    def cap_for(self, priority: int) -> float:
-        """Longest pass of this priority. Urgent work itself may exceed it: cut, it would only be later."""
-        return self.low_cap_s if priority < self.urgent_priority else self.cap_s
 
     def round_after(self, slots: int, context: int) -> float:
         """Seconds of a round with so many more slots and so much more context than now."""

@@ -10,6 +10,7 @@ from math import ceil
 from mainspring.core.duequeue import DueQueue
 from mainspring.core.jobs import FOREVER, Shard
 from mainspring.core.nodestate import NodeState
+from mainspring.core.nouns import Work
 from mainspring.core.state import ModelState
 
 MAX_HOLDERS = 4
@@ -28,19 +29,21 @@ def own_s(node: NodeState, shard: Shard) -> float:
 
 
 def best_other_s(model: ModelState, node: NodeState, shard: Shard, now_s: float) -> float:
-    """Earliest finish of the shard on any other node, nothing ahead of it."""
+    """Earliest finish of the shard on any other node, nothing ahead of it but what higher priorities keep bringing."""
     request = shard.job.request
     view, rows, held = request.view_tokens, shard.rows, model.holders.get(request.view_key)
-    best = FOREVER
+    best, priority = FOREVER, shard.job.slo.priority
     for other in model.usable:
         if other is node or other.late:
             continue
         c0, c1, c2, _ = other.coef
         begin = other.end_s if other.end_s > now_s else now_s + other.net_s
-        finish = begin + other.pinned_s + c0 + c2 * rows
+        own = c0 + c2 * rows if held is not None and other.id in held else c0 + c1 * view + c2 * rows
+        finish = begin + other.pinned_s + own
         if finish < best and other.runs(shard):
-            if held is None or other.id not in held:
-                finish += c1 * view
+            left = other.left.get(priority, 1.0)
+            if left < 1.0:
+                finish += own * (1.0 / left - 1.0)
             best = min(best, finish)
     return best
 
@@ -50,6 +53,7 @@ def skip_for(model: ModelState, node: NodeState, queue: DueQueue, priority: int,
     head = queue.head()
     if head is None or len(model.nodes) == 1:
         return 0
+    model.share_out(now_s)
     begin = max(node.end_s, now_s + node.net_s)
     own = own_s(node, head)
     if begin + own <= best_other_s(model, node, head, now_s) + TIE * own:
@@ -57,14 +61,12 @@ def skip_for(model: ModelState, node: NodeState, queue: DueQueue, priority: int,
     n, view, rows, pairs = model.ahead(priority, (FOREVER, 0))
     c0, c1, c2, c3 = node.coef
     here = begin + c0 + (c1 * view + c2 * rows + c3 * pairs) / n
-    share = share_by(model, node, (n, view, rows, pairs), here, now_s)
+    share = share_by(model, node, (n, view, rows, pairs), priority, here, now_s)
     higher = n - len(queue)
     return max(0, ceil(share * n - 1e-9) - higher)
 
 
-def share_by(
-    model: ModelState, node: NodeState, work: tuple[int, int, int, int], until_s: float, now_s: float
-) -> float:
+def share_by(model: ModelState, node: NodeState, work: Work, priority: int, until_s: float, now_s: float) -> float:
     """The part of the work that other nodes finish before `until_s`."""
     _, view, rows, pairs = work
     done = 0.0
@@ -79,7 +81,7 @@ def share_by(
         whole = c1 * view + c2 * rows + c3 * pairs
         room = other.cap_s - c0 if other.cap_s > 2.0 * c0 else c0
         whole += c0 * (whole / room if whole > room else 1.0)
-        done += (until_s - free) / (whole + 1e-12)
+        done += (until_s - free) * other.left.get(priority, 1.0) / (whole + 1e-12)
     return min(1.0, done)
 
 

@@ -5,16 +5,24 @@ nodes' keys; `hungry` are nodes that could take work now and found none.
 """
 
 from heapq import heappop, heappush
+from math import exp
 
 from msgspec.structs import astuple
 
 from mainspring.core.duequeue import DueQueue
-from mainspring.core.jobs import Held, Job, Shard
+from mainspring.core.jobs import FOREVER, Held, Job, Shard
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import Limits, SloClass, Work
 from mainspring.core.promises import Promises
 
 TYPICAL_DECAY = 0.05
+HEARD_TARGETS = 20.0
+"""A class not heard of for so many of its targets no longer caps passes of its own priority."""
+LONGEST_PASS_S = 60.0
+LEAST_LEFT = 0.1
+SHARE_OUT_S = 0.1
+MEMORY_S = 10.0
+"""Time constant of the load each priority has been bringing."""
 
 
 class Counters:
@@ -37,12 +45,15 @@ class ModelState:
     """One model: its nodes, one queue and one ledger of promises a priority, highest first."""
 
     __slots__ = (
+        "heard",
         "holders",
         "hungry",
+        "load",
         "nodes",
         "priorities",
         "promises",
         "queues",
+        "shared_s",
         "tightest",
         "typical",
         "usable",
@@ -59,6 +70,9 @@ class ModelState:
         self.holders: dict[str, dict[str, NodeState]] = {}
         self.waiting: dict[str, dict[Shard, None]] = {}
         self.typical: dict[str, tuple[float, float]] = {}
+        self.heard: dict[str, float] = {}
+        self.shared_s = -FOREVER
+        self.load: dict[int, tuple[float, float, float]] = {}
         self.usable: list[NodeState] = []
         self.widest = self.tightest = Limits()
 
@@ -87,7 +101,39 @@ class ModelState:
             n, view, rows, pairs = n + work[0], view + work[1], rows + work[2], pairs + work[3]
         return n, view, rows, pairs
 
-    def note_shape(self, slo: str, view: int, rows: int) -> None:
+    def note_load(self, priority: int, work: Work, now_s: float) -> None:
+        """Admitted work of this priority, remembered with exponential decay."""
+        last, view, rows = self.load.get(priority, (now_s, 0.0, 0.0))
+        keep = exp((last - now_s) / MEMORY_S)
+        self.load[priority] = (now_s, view * keep + work[1], rows * keep + work[2])
+
+    def load_above(self, priority: int, now_s: float) -> tuple[float, float]:
+        """View tokens and rows a second that higher priorities have been bringing and will go on to bring."""
+        view = rows = 0.0
+        for level, (last, v, r) in self.load.items():
+            if level > priority:
+                keep = exp((last - now_s) / MEMORY_S) / MEMORY_S
+                view, rows = view + v * keep, rows + r * keep
+        return view, rows
+
+    def share_out(self, now_s: float) -> None:
+        """What each node will have left for each priority, if the load above it goes on and the fastest nodes take it
+        first: `node.left`, from 1 down to `LEAST_LEFT`. Renewed at most ten times a second."""
+        if now_s < self.shared_s + SHARE_OUT_S:
+            return
+        self.shared_s = now_s
+        order = sorted(self.usable, key=lambda node: (node.coef[1] + node.coef[2], node.id))
+        for priority in self.priorities:
+            view, rows = self.load_above(priority, now_s)
+            todo = 1.0
+            for node in order:
+                need = node.coef[1] * view + node.coef[2] * rows
+                taken = min(1.0 - LEAST_LEFT, todo * need)
+                todo -= taken / need if need > 0.0 else todo
+                node.left[priority] = 1.0 - taken
+
+    def note_shape(self, slo: str, view: int, rows: int, now_s: float) -> None:
+        self.heard[slo] = now_s
         old = self.typical.get(slo)
         if old is None:
             self.typical[slo] = (float(view), float(rows))
@@ -212,25 +258,35 @@ class State:
             peer.refresh()
 
     def recap(self, node: NodeState) -> None:
-        """The longest pass: half the tightest target this node can meet at all, so that an urgent arrival can wait one
-        out and still run; a quarter for work of lower priority; less where streams live. A node too slow for any
-        urgent class is bound by none."""
+        """The longest pass of each priority, by the targets this node can meet at all.
+
+        A class of higher priority allows a quarter of its target (40 fixed costs where that is more, at most half), so
+        that an urgent arrival can wait one out and still run beside others that waited; one of the same priority half
+        of it, while it is heard of. Streams allow less. A node too slow for an urgent class is not bound by it.
+        """
         model = self.models[node.model]
         c0, c1, c2, _ = node.coef
-        cap = low = 60.0
-        node.urgent_priority = -1
+        above, own = dict.fromkeys(model.priorities, LONGEST_PASS_S), dict.fromkeys(model.priorities, LONGEST_PASS_S)
         for slo in self.slo_order:
+            target = slo.target_s or 0.0
             view, rows = model.typical.get(slo.name, (1.0, 1.0))
             one = (c0 + c1 * view + c2 * rows) * node.fit.late_ratio
-            room = (slo.target_s or 0.0) - 2.0 * node.net_s
-            if one <= room:
-                cap = max(min(room / 2.0, room - one), one, 2.0 * c0)
-                low = min(cap, max(room / 4.0, 40.0 * c0))
-                node.urgent_priority = slo.priority
-                break
+            room = target - 2.0 * node.net_s
+            if one > room:
+                continue
+            half = max(min(room / 2.0, room - one), one, 2.0 * c0)
+            quarter = min(half, max(room / 4.0, 40.0 * c0))
+            for priority in model.priorities:
+                if priority < slo.priority:
+                    above[priority] = min(above[priority], quarter)
+            if self.now_s - model.heard.get(slo.name, -FOREVER) < HEARD_TARGETS * target:
+                own[slo.priority] = min(own[slo.priority], half)
         if node.leases:
-            cap = min(cap, max(node.token_s() * self.tokens_a_round(node) - node.round_s, 2.0 * c0))
-        node.cap_s, node.low_cap_s = cap, min(low, cap)
+            streams = max(node.token_s() * self.tokens_a_round(node) - node.round_s, 2.0 * c0)
+            above = {priority: min(limit, streams) for priority, limit in above.items()}
+        node.above = above
+        node.caps = {priority: min(above[priority], own[priority]) for priority in above}
+        node.cap_s = node.caps[model.priorities[0]]
         node.refresh()
 
     @staticmethod

@@ -14,7 +14,7 @@ from mainspring.core.cost import Cost, RoundCost, Sample
 from mainspring.core.nouns import DEFAULT_CLASSES, Limits, NodeSpec, SloClass, pairs
 from mainspring.simulate.simulation import NodePlan, Workload
 from mainspring.simulate.vnode import Truth
-from mainspring.simulate.workload import Both, ClosedLoop, Open, Shape, bursts, poisson
+from mainspring.simulate.workload import Both, ClosedLoop, Open, Shape, burst_period_s, bursts, poisson
 
 FAST = Cost(0.004, 1e-5, 2e-5)
 SLOW = Cost(0.010, 1e-4, 2e-4)
@@ -74,7 +74,8 @@ def images(count: int, seed: int) -> list[NodePlan]:
     limits = Limits(pass_parts=16)
     measured = tuple((1, rows, 0, RESNET.seconds(1, rows)) for rows in (1, 2, 4, 8, 16) * 4)
     return [
-        plan(f"gpu{i}", RESNET, seed + i, 0.005, limits=limits, network_s=0.0002, anchors=measured) for i in range(count)
+        plan(f"gpu{i}", RESNET, seed + i, 0.005, limits=limits, network_s=0.0002, anchors=measured)
+        for i in range(count)
     ]
 
 
@@ -130,14 +131,13 @@ def isolation(seed: int, scale: float) -> World:
 
 
 def burst(seed: int, scale: float) -> World:
-    """35 times the mean for half a second, on two fast devices and two slow nodes."""
-    load = bursts(MIXED, 20.0, seed, every_s=30.0)
-    return World(fleet(2, 2, seed), load, DEFAULT_CLASSES, 90.0 * scale)
+    """3.2 requests/s in the mean, 112/s for 16 s (four times what the fleet can do), two fast and two slow nodes."""
+    return World(fleet(2, 2, seed), bursts(MIXED, 3.2, seed), DEFAULT_CLASSES, burst_period_s() * max(1.0, scale / 2.0))
 
 
 def mixed_hardware(seed: int, scale: float) -> World:
-    """One fast node and ten of a tenth of its speed, at 1.5 times what they can do together."""
-    load = poisson(MIXED, 1.5 * 2.0 / MIXED_S, seed)
+    """One fast node and ten of a tenth of its speed, at 2.5 times what they can do together."""
+    load = poisson(MIXED, 2.5 * 2.0 / MIXED_S, seed)
     return World(fleet(1, 10, seed), load, DEFAULT_CLASSES, 20.0 * scale)
 
 

@@ -79,16 +79,25 @@ def poisson(shapes: list[tuple[float, Shape]], rate: float, seed: int) -> Open:
 
 
 def bursts(
-    shapes: list[tuple[float, Shape]], mean: float, seed: int, ratio: float = 35.0, every_s: float = 30.0
+    shapes: list[tuple[float, Shape]],
+    mean: float,
+    seed: int,
+    *,
+    ratio: float = 35.0,
+    length_s: float = 16.0,
+    steady: float = 0.2,
 ) -> Open:
-    """Peak `ratio` times the mean: half of all requests fall into bursts, the rest is steady."""
-    length = every_s / (2.0 * ratio)
-    peak = mean * ratio
+    """Bursts of `ratio` times the mean; a share `steady` of all requests falls between them."""
+    peak, every_s = mean * ratio, burst_period_s(ratio, length_s, steady)
 
     def rate(now_s: float) -> float:
-        return peak if now_s % every_s < length else mean / 2.0
+        return peak if 5.0 <= now_s % every_s < 5.0 + length_s else mean * steady
 
     return Open(shapes, rate, peak, seed)
+
+
+def burst_period_s(ratio: float = 35.0, length_s: float = 16.0, steady: float = 0.2) -> float:
+    return ratio * length_s / (1.0 - steady)
 
 
 def day(shapes: list[tuple[float, Shape]], seed: int, mean: float = 3.2, peak: float = 110.0) -> Open:
