@@ -226,12 +226,16 @@ class RouterMachine(RuleBasedStateMachine):
         for job in state.jobs.values():
             for shard in job.shards:
                 pinned = sum(shard in node.pinned for node in state.nodes.values())
-                flying = sum(
-                    any(member is shard and shard.pass_id == held.pass_id for member in held.members)
-                    for node in state.nodes.values()
-                    for held in node.held
-                )
-                assert int(shard.queued) + pinned + flying == int(not shard.done), (job.request.id, shard.index)
+                waits = int(shard.queued) + pinned
+                where = (job.request.id, shard.index)
+                assert all(shard in state.passes[pass_id][1].members for pass_id in shard.flight), where
+                if shard.done:
+                    assert waits == 0, where
+                    assert not shard.flight, where
+                elif shard.flight:
+                    assert waits == int(pinned), "a chunked shard's rest waits at the same node"
+                else:
+                    assert waits == 1, where
 
     @invariant()
     def sums_and_indices_agree(self) -> None:

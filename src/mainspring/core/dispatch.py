@@ -88,7 +88,7 @@ def send(state: State, node: NodeState, draft: Draft, now_s: float) -> list[Acti
     pass_id = state.next_seq()
     for shard in draft.members:
         state.dequeue(shard)
-        shard.pass_id = pass_id
+        shard.flight.append(pass_id)
         shard.job.numerics = shard.job.numerics or node.spec.numerics
     held = Held(pass_id, draft.members, draft.parts, (draft.view, draft.rows, draft.pairs), draft.seconds, node.factor,
                 now_s)  # fmt: skip
@@ -97,6 +97,9 @@ def send(state: State, node: NodeState, draft: Draft, now_s: float) -> list[Acti
     state.passes[pass_id] = (node, held)
     state.counters.passes += 1
     for shard, part in zip(draft.members, draft.parts, strict=True):
+        if not shard.ends_with(part):
+            shard.extend(part, node.id)
+            state.enqueue(shard)
         expect_keys(state, node, shard.job.request.view_tokens, part.view_key, part.view_to)
     node.retime()
     if was_idle:

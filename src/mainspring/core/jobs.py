@@ -1,6 +1,6 @@
 """A request while the router owns it, and the shards it is cut into: the only mutable state of a request.
 
-A shard is in exactly one place: a queue, a node's pinned list, a held pass, or settled. It keeps its key (due,
+A shard waits in a queue or in a node's pinned list, is in flight, or is settled; a chunked one waits and flies. It keeps its key (due,
 sequence) for life, so retried work keeps its place.
 """
 
@@ -12,9 +12,13 @@ PATIENCE_S = 3_600.0
 
 
 class Shard:
-    """Branches `lo..hi` of a job with what has been scanned for them. `work` is what the queue has counted."""
+    """Branches `lo..hi` of a job still to be sent, with what has been scanned for them.
 
-    __slots__ = ("deaths", "done", "failures", "hi", "index", "job", "key", "lo", "pass_id", "pin", "queued", "rows",
+    `flight` are the passes under way (several where a long scan runs in chunks), `acked` the first branch without a
+    result, `work` what the queue has counted.
+    """
+
+    __slots__ = ("acked", "deaths", "done", "failures", "flight", "hi", "index", "job", "key", "lo", "pin", "queued", "rows",
                  "scanned", "slack_s", "solo", "work")  # fmt: skip
 
     def __init__(self, job: "Job", index: int, lo: int, hi: int, seq: int) -> None:
@@ -25,7 +29,8 @@ class Shard:
         self.key = (job.order_s, seq)
         self.scanned = 0
         self.pin: str | None = None
-        self.pass_id = 0
+        self.flight: list[int] = []
+        self.acked = lo
         self.queued = False
         self.done = False
         self.solo = False
@@ -46,8 +51,20 @@ class Shard:
         """What was scanned went with the node."""
         self.scanned = 0
         self.pin = None
-        self.pass_id = 0
+        self.flight.clear()
+        self.lo = self.acked
+        self.rows = sum(self.job.request.branches[self.lo : self.hi])
         self.work = self.measure()
+
+    def extend(self, part: Part, node_id: str) -> None:
+        """A chunk is on its way: what is left waits for the same node, which works in order."""
+        self.scanned = part.view_to
+        self.lo = part.branch_to
+        self.rows = sum(self.job.request.branches[self.lo : self.hi])
+        self.pin = node_id
+
+    def ends_with(self, part: Part) -> bool:
+        return part.view_to == self.job.request.view_tokens and part.branch_to == self.hi
 
 
 class Job:

@@ -28,8 +28,9 @@ def close(state: State, job: Job) -> list[Action]:
     for shard in job.shards:
         if shard.queued or shard.pin:
             state.dequeue(shard)
-        if not shard.done and shard.pass_id in state.passes:
-            actions += drop_if_idle(state, shard.pass_id)
+        for pass_id in [*shard.flight]:
+            if pass_id in state.passes:
+                actions += drop_if_idle(state, pass_id)
     if job.lease_node is not None:
         node = state.nodes.get(job.lease_node)
         if node is not None and node.leases.pop(job.request.id, None) is not None:
@@ -42,7 +43,7 @@ def close(state: State, job: Job) -> list[Action]:
 def drop_if_idle(state: State, pass_id: int) -> list[Action]:
     node, held = state.passes[pass_id]
     first = bool(node.held) and node.held[0] is held
-    if held.abandoned or first or not all(shard.job.closed or shard.pass_id != pass_id for shard in held.members):
+    if held.abandoned or first or not all(shard.job.closed or pass_id not in shard.flight for shard in held.members):
         return []
     forget(state, node, held)
     return [DropPass(node.id, pass_id)]
@@ -73,6 +74,7 @@ def requeue(state: State, shard: Shard, *, solo: bool = False) -> None:
     if job.closed or shard.done:
         return
     state.counters.retried += 1
+    state.dequeue(shard)
     shard.restart()
     shard.solo = shard.solo or solo
     if job.lease_node is not None:
@@ -94,7 +96,7 @@ def on_failed(state: State, held: Held, late: bool, failed: tuple[int, ...]) -> 
         if not 0 <= index < len(held.members):
             continue
         shard = held.members[index]
-        if shard.pass_id != held.pass_id or shard.job.closed:
+        if held.pass_id not in shard.flight or shard.job.closed:
             continue
         if not late:
             shard.failures += 1
@@ -125,7 +127,7 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
         state.passes.pop(held.pass_id, None)
         suspect = crashed and held is running
         for shard in held.members:
-            if shard.job.closed or shard.pass_id != held.pass_id:
+            if shard.job.closed or held.pass_id not in shard.flight:
                 continue
             if suspect and shard.solo:
                 actions += refuse(state, shard.job, CondemnedError("two nodes died under it, the second while alone"))
@@ -133,7 +135,8 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
             shard.deaths += int(suspect)
             requeue(state, shard, solo=suspect)
     for shard in pinned:
-        requeue(state, shard)
+        if not shard.queued:
+            requeue(state, shard)
     for lease in [*node.leases.values()]:
         if not lease.shard.job.closed and lease.shard.done:
             actions += lose_lease(state, lease.shard)
@@ -195,10 +198,9 @@ def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
     for member in [*node.held]:
         member.abandoned = True
         for shard in member.members:
-            if shard.pass_id == member.pass_id and not shard.done and not shard.job.request.is_lease:
+            if member.pass_id in shard.flight and not shard.done and not shard.job.request.is_lease:
                 requeue(state, shard)
     for shard in [*node.pinned]:
-        state.dequeue(shard)
         requeue(state, shard)
     return feed(state, state.models[node.model], now_s)
 
@@ -212,7 +214,7 @@ def on_expiry(state: State, job: Job, now_s: float) -> list[Action]:
         return []
     latest = FOREVER
     for shard in job.shards:
-        if not shard.done and (shard.queued or shard.pin) and shard.pass_id not in state.passes:
+        if not shard.done and (shard.queued or shard in waiting_pins(state, shard)):
             latest = min(latest, latest_start_s(state, shard))
     if latest == FOREVER:
         if now_s < job.due_s:

@@ -1,7 +1,7 @@
 """A pass came back: free its place, learn what the node holds, join shards, answer whole requests.
 
 Results are joined in branch order; a shard that was given to someone else meanwhile takes the first valid result. A
-chunk extends its shard, which goes back to the same node's pinned list.
+chunk was followed by the rest of its shard when it was sent; only its results are noted here.
 """
 
 from mainspring.core.actions import Action, Answer
@@ -35,7 +35,7 @@ def settle(state: State, node: NodeState, held: Held, event: WorkDone | WorkFail
             continue
         if not shard.job.closed and not shard.done:
             served = True
-            actions += advance(state, node, held, shard, part, index, now_s)
+            actions += advance(state, held, shard, part, index, now_s)
     if not served and isinstance(event, WorkDone):
         state.counters.wasted_passes += 1
         state.counters.wasted_s += max(0.0, event.measured_s)
@@ -49,26 +49,20 @@ def learn_keys(state: State, node: NodeState, event: WorkDone) -> None:
         state.drop(node, key, pending=False)
 
 
-def advance(
-    state: State, node: NodeState, held: Held, shard: Shard, part: Part, index: int, now_s: float
-) -> list[Action]:
+def advance(state: State, held: Held, shard: Shard, part: Part, index: int, now_s: float) -> list[Action]:
     job = shard.job
-    complete = part.view_to == job.request.view_tokens and part.branch_to == shard.hi
-    stale = shard.pass_id != held.pass_id
+    complete = shard.ends_with(part)
+    stale = held.pass_id not in shard.flight
     if stale and (job.request.is_lease or not (complete and part.branch_from == shard.lo)):
         return []
-    if shard.queued or (shard.pin and stale):
+    if stale:
         state.dequeue(shard)
+    else:
+        shard.flight.remove(held.pass_id)
+    shard.acked = part.branch_to
     if part.rows or complete:
         job.parts.setdefault(shard.index, []).append((held.pass_id, index))
-    if complete:
-        return finish(state, job, shard, now_s)
-    shard.scanned = part.view_to
-    shard.lo = part.branch_to
-    shard.rows = sum(job.request.branches[shard.lo : shard.hi])
-    shard.pin = node.id
-    state.enqueue(shard)
-    return []
+    return finish(state, job, shard, now_s) if complete else []
 
 
 def finish(state: State, job: Job, shard: Shard, now_s: float) -> list[Action]:
