@@ -16,7 +16,7 @@ from mainspring.core.nouns import Limits, SloClass, Work
 from mainspring.core.promises import Promises
 
 TYPICAL_DECAY = 0.05
-HEARD_TARGETS = 20.0
+HEARD_TARGETS = 8.0
 """A class not heard of for so many of its targets no longer caps passes of its own priority."""
 LONGEST_PASS_S = 60.0
 LEAST_LEFT = 0.1

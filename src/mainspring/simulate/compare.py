@@ -29,7 +29,7 @@ QUICK_SCALE, FULL_SCALE = 1.0, 2.0
 def play(scenario: Scenario, policy: str, seed: int, scale: float) -> Summary:
     world = scenario.build(seed, scale)
     simulation = Simulation(POLICIES[policy](world.classes), world.plans, world.load, world.classes, seed)
-    return simulation.run(world.horizon_s)
+    return simulation.run(world.horizon_s, tail_s=world.tail_s)
 
 
 def compare(

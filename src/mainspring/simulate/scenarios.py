@@ -26,6 +26,8 @@ MIXED = [
     (15, Shape(name="b", slo="batch", view_tokens=8000, view_spread=0.6, branches=(4, 200))),
 ]
 MIXED_S = 0.087
+TAIL_S = 12.0
+"""Arrivals after the horizon, longer than the longest target."""
 
 
 class World(Struct, frozen=True):
@@ -35,6 +37,7 @@ class World(Struct, frozen=True):
     load: Workload
     classes: tuple[SloClass, ...]
     horizon_s: float
+    tail_s: float = 0.0
 
 
 class Scenario(Struct, frozen=True):
@@ -98,7 +101,7 @@ def growing(rate: float) -> Scenario:
     """Poisson arrivals while the target grows from 2.9 ms by half with each step."""
 
     def build(seed: int, scale: float) -> World:
-        step = 300.0 / rate * scale / 4.0
+        step = 0.2 * scale
         classes = tuple(SloClass(f"slo{k}", 1, 1.0, 0.0029 * 1.5**k) for k in range(8))
         base = poisson([(1, image("p", "slo0"))], rate, seed)
         return World(images(3, seed), Stepped(base, step, len(classes)), classes, step * len(classes))
@@ -138,14 +141,14 @@ def burst(seed: int, scale: float) -> World:
 def mixed_hardware(seed: int, scale: float) -> World:
     """One fast node and ten of a tenth of its speed, at 2.5 times what they can do together."""
     load = poisson(MIXED, 2.5 * 2.0 / MIXED_S, seed)
-    return World(fleet(1, 10, seed), load, DEFAULT_CLASSES, 20.0 * scale)
+    return World(fleet(1, 10, seed), load, DEFAULT_CLASSES, 20.0 * scale, TAIL_S)
 
 
 def hot_view(seed: int, scale: float) -> World:
     """Half of all requests ask about one of twelve views; capacity depends on finding them cached."""
     hot = Shape(name="h", slo="interactive", view_tokens=9000, branches=(2, 12), hot_views=12)
     load = poisson([(50, hot), *((share / 2, shape) for share, shape in MIXED)], 80.0, seed)
-    return World(fleet(3, 0, seed), load, DEFAULT_CLASSES, 12.0 * scale)
+    return World(fleet(3, 0, seed), load, DEFAULT_CLASSES, 12.0 * scale, TAIL_S)
 
 
 def node_loss(seed: int, scale: float) -> World:
@@ -154,13 +157,13 @@ def node_loss(seed: int, scale: float) -> World:
     nodes = fleet(2, 0, seed)
     faults = ((horizon * 0.35, "die", 0.0), (horizon * 0.7, "rejoin", 1.0))
     nodes.append(plan("frail", FAST, seed + 9, faults=faults))
-    return World(nodes, poisson(MIXED, 1.1 * 3.0 / MIXED_S, seed), DEFAULT_CLASSES, horizon)
+    return World(nodes, poisson(MIXED, 1.1 * 3.0 / MIXED_S, seed), DEFAULT_CLASSES, horizon, TAIL_S)
 
 
 def noisy(sigma: float) -> Scenario:
     def build(seed: int, scale: float) -> World:
         load = poisson(MIXED, 1.3 * 3.0 / MIXED_S, seed)
-        return World(fleet(3, 0, seed, sigma), load, DEFAULT_CLASSES, 16.0 * scale)
+        return World(fleet(3, 0, seed, sigma), load, DEFAULT_CLASSES, 16.0 * scale, TAIL_S)
 
     return Scenario(f"noise-{sigma * 100:.0f}", build)
 
@@ -170,7 +173,7 @@ def generation(seed: int, scale: float) -> World:
     limits = Limits(slots=8, context_tokens=200_000)
     chat = Shape(name="g", slo="interactive", view_tokens=1500, view_spread=0.7, max_tokens=(50, 300))
     load = poisson([(15, chat), *MIXED], 1.3 * 2.0 / MIXED_S, seed)
-    return World(fleet(2, 0, seed, limits=limits, round_cost=ROUND), load, DEFAULT_CLASSES, 20.0 * scale)
+    return World(fleet(2, 0, seed, limits=limits, round_cost=ROUND), load, DEFAULT_CLASSES, 20.0 * scale, TAIL_S)
 
 
 SCENARIOS = (

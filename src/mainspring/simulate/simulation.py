@@ -78,9 +78,10 @@ class Simulation:
         else:
             getattr(node, method)()
 
-    def run(self, until_s: float, progress: Callable[[float], None] | None = None) -> Summary:
-        """Arrivals stop at `until_s`; the run ends when every admitted request is settled or an hour later."""
-        self._until_s = until_s
+    def run(self, until_s: float, progress: Callable[[float], None] | None = None, *, tail_s: float = 0.0) -> Summary:
+        """Arrivals go on for `tail_s` after `until_s`, but only those before it count: else whoever hoards the longest
+        line gains from the silence after it. The run ends when every admitted request is settled or an hour later."""
+        self._until_s = until_s + tail_s
         self.world.at(0.01, self._next_arrival)
         limit, shown = until_s + 3600.0, 0.0
         while True:
@@ -91,7 +92,7 @@ class Simulation:
             if progress is not None and when - shown > until_s / 200.0:
                 shown = when
                 progress(min(1.0, when / until_s))
-        return summarise(list(self.outcomes.values()), until_s)
+        return summarise([o for o in self.outcomes.values() if o.arrival_s < until_s], until_s)
 
     def _next_arrival(self) -> None:
         for when, request in self._arrivals:
