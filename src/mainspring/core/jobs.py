@@ -1,7 +1,7 @@
 """A request while the router owns it, and the shards it is cut into: the only mutable state of a request.
 
-A shard waits in a queue or in a node's pinned list, is in flight, or is settled; a chunked one waits and flies. It keeps its key (due,
-sequence) for life, so retried work keeps its place.
+A shard waits in a queue or in a node's pinned list, is in flight, or is settled; a chunked one waits and flies. It keeps
+its key (due, sequence) for life, so retried work keeps its place.
 """
 
 from mainspring.core.nouns import Part, Request, SloClass, Work, pairs

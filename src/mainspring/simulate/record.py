@@ -1,8 +1,7 @@
 """What happened to every request, and the figures made of it.
 
-Goodput is priority-weighted tokens answered within target; a class without a target counts
-what is answered before the run's horizon. For a
-generation the answer in question is the first token.
+Goodput is priority-weighted tokens answered within target; a class without a target counts what is
+answered before the run's horizon. For a generation the answer in question is the first token.
 """
 
 from math import ceil

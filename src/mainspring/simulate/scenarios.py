@@ -62,7 +62,8 @@ def plan(name: str, cost: Cost, seed: int, noise: float = 0.02, **fields: object
     joins = fields.pop("joins_s", 0.0)
     network = fields.setdefault("network_s", 0.001)
     fields.setdefault("anchors", anchors(cost, noise, seed))
-    spec = NodeSpec(id=name, model="m", cost=cost, **fields)  # type: ignore[arg-type]
+    fields.setdefault("model", "m")
+    spec = NodeSpec(id=name, cost=cost, **fields)  # type: ignore[arg-type]
     jitter = float(network) / 4.0  # type: ignore[arg-type]
     truth = Truth(cost, spec.round_cost, noise=noise, jitter_s=jitter)
     return NodePlan(spec, truth, joins, faults)  # type: ignore[arg-type]

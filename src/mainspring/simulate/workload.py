@@ -1,6 +1,6 @@
 """Loads: Poisson, bursts, closed loops, recorded traces, a whole day. Every generator owns its `Random`."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import cos, exp, pi
 from random import Random
 
@@ -50,7 +50,7 @@ class Shape(Struct, frozen=True, kw_only=True):
 class Open:
     """An open loop: a non-homogeneous Poisson process thinned from its peak rate."""
 
-    def __init__(self, shapes: list[tuple[float, Shape]], rate: Callable[[float], float], peak: float, seed: int):
+    def __init__(self, shapes: Sequence[tuple[float, Shape]], rate: Callable[[float], float], peak: float, seed: int):
         self.shapes, self.rate, self.peak, self.seed = shapes, rate, peak, seed
 
     def arrivals(self) -> Iterator[tuple[float, Request]]:
@@ -74,12 +74,12 @@ class Open:
         return ()
 
 
-def poisson(shapes: list[tuple[float, Shape]], rate: float, seed: int) -> Open:
+def poisson(shapes: Sequence[tuple[float, Shape]], rate: float, seed: int) -> Open:
     return Open(shapes, lambda _: rate, rate, seed)
 
 
 def bursts(
-    shapes: list[tuple[float, Shape]],
+    shapes: Sequence[tuple[float, Shape]],
     mean: float,
     seed: int,
     *,
@@ -100,7 +100,7 @@ def burst_period_s(ratio: float = 35.0, length_s: float = 16.0, steady: float = 
     return ratio * length_s / (1.0 - steady)
 
 
-def day(shapes: list[tuple[float, Shape]], seed: int, mean: float = 3.2, peak: float = 110.0) -> Open:
+def day(shapes: Sequence[tuple[float, Shape]], seed: int, mean: float = 3.2, peak: float = 110.0) -> Open:
     """A sine by the hour with three bursts of a minute and a half at the full peak."""
 
     def rate(now_s: float) -> float:
