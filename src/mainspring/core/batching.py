@@ -1,8 +1,8 @@
 """Filling one pass: the longest draft that keeps every member's due time, the node's limits and the cap.
 
 The head of the line goes first, so large work is never passed over for small. A shard too long for the cap runs in
-chunks that extend its checkpoint. Lower priority joins a draft with higher members only while it lengthens their pass by
-a few fixed costs and all keep their due times. Waiting shards of a view already in the draft join for the price of
+chunks that extend its checkpoint. Lower priority joins a draft with higher members only while it lengthens their pass
+by a few fixed costs and all keep their due times. Waiting shards of a view already in the draft join for the price of
 their rows.
 """
 

@@ -1,7 +1,7 @@
 """A request while the router owns it, and the shards it is cut into: the only mutable state of a request.
 
-A shard waits in a queue or in a node's pinned list, is in flight, or is settled; a chunked one waits and flies. It keeps
-its key (due, sequence) for life, so retried work keeps its place.
+A shard waits in a queue or in a node's pinned list, is in flight, or is settled; a chunked one waits and flies. It
+keeps its key (due, sequence) for life, so retried work keeps its place.
 """
 
 from mainspring.core.nouns import Part, Request, SloClass, Work, pairs
@@ -18,8 +18,8 @@ class Shard:
     result, `work` what the queue has counted.
     """
 
-    __slots__ = ("acked", "deaths", "done", "failures", "flight", "hi", "index", "job", "key", "lo", "pin", "queued", "rows",
-                 "scanned", "slack_s", "solo", "work")  # fmt: skip
+    __slots__ = ("acked", "deaths", "done", "failures", "flight", "hi", "index", "job", "key", "lo", "pin", "queued",
+                 "rows", "scanned", "slack_s", "solo", "work")  # fmt: skip
 
     def __init__(self, job: "Job", index: int, lo: int, hi: int, seq: int) -> None:
         self.job = job
