@@ -7,7 +7,7 @@ figure (and only there), so simultaneous refusals get successive times.
 
 from math import sqrt
 
-from mainspring.core.forecast import Supply, drained_s, lot_s, supply
+from mainspring.core.forecast import Supply, cap_s, drained_s, lot_s, supply
 from mainspring.core.jobs import FOREVER, Job
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import NO_WORK, Work
@@ -125,7 +125,9 @@ def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: floa
         begin = free if free > start else start
         if ahead[0] and target < FOREVER:
             lot = lot_s(node, target)
-            own += min(TAIL * lot, SHARE * (start - now_s)) + (node.fit.late_ratio - 1.0) * sqrt(depth * node.cap_s)
+            own += min(TAIL * lot, SHARE * (start - now_s)) + (node.fit.late_ratio - 1.0) * sqrt(
+                depth * cap_s(node, target)
+            )
         if job.request.is_lease:
             begin = max(begin, slot_s(node, job, now_s))
         if begin + own + node.net_s < best:

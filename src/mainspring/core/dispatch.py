@@ -78,6 +78,8 @@ def likeliest(model: ModelState, now_s: float) -> NodeState:
     def finish(node: NodeState) -> tuple[float, str]:
         c0, c1, c2, _ = node.coef
         scan = 0 if node.id in held else view
+        if head.job.request.prefix_keys:
+            scan = view - node.cached(head)[0]
         return max(node.end_s, now_s + node.net_s) + node.pinned_s + c0 + c1 * scan + c2 * rows, node.id
 
     return min(model.hungry.values(), key=finish)

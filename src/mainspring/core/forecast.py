@@ -27,13 +27,18 @@ def supply(nodes: Iterable[NodeState], now_s: float) -> Supply:
     return have
 
 
+def cap_s(node: NodeState, target_s: float) -> float:
+    """The node's cap, or half the target where no class has set one yet."""
+    return node.cap_s if node.cap_s < target_s / 2.0 else target_s / 2.0
+
+
 def lot_s(node: NodeState, target_s: float) -> float:
     """How long a pass should be where a target binds: `sqrt(c0 * target)`, at most the cap.
 
     The economic lot: a line so long that its head can only just run alone pays c0 for every request and never
     recovers; one that leaves the head room for a pass of k fixed costs loses k*c0 of the target and 1/k of the speed.
     """
-    c0, cap = node.coef[0], node.cap_s
+    c0, cap = node.coef[0], cap_s(node, target_s)
     lot = sqrt(c0 * target_s) if target_s < FOREVER else cap
     lot = lot if lot > 2.0 * c0 else 2.0 * c0
     return lot if lot < cap else cap
@@ -57,7 +62,7 @@ def drained_s(have: Supply, ahead: Work, now_s: float, target_s: float = FOREVER
             best = one
         length = lot_s(node, target_s)
         if steady:
-            length = sqrt(length * node.cap_s)
+            length = sqrt(length * cap_s(node, target_s))
         count = passes(node, work, n, view + rows, length)
         levels.append((free + one, 1.0 / (work + c0 * count + 1e-12)))
     levels.sort()

@@ -39,6 +39,8 @@ def best_other_s(model: ModelState, node: NodeState, shard: Shard, now_s: float)
         c0, c1, c2, _ = other.coef
         begin = other.end_s if other.end_s > now_s else now_s + other.net_s
         own = c0 + c2 * rows if held is not None and other.id in held else c0 + c1 * view + c2 * rows
+        if request.prefix_keys:
+            own = own_s(other, shard)
         finish = begin + other.pinned_s + own
         if finish < best and other.runs(shard):
             left = other.left.get(priority, 1.0)

@@ -25,7 +25,9 @@ def rows_per_shard(job: Job, nodes: list[NodeState]) -> float:
     best = min(nodes, key=lambda node: node.coef[0] + node.coef[1] * view + node.coef[2] * rows)
     c0, c1, c2, c3 = best.coef
     per_row = c2 + c3 * view
-    budget = max(best.cap_s / 2.0, c1 * view, 4.0 * c0)
+    target = job.slo.target_s
+    cap = best.caps[job.slo.priority] if target is None else min(best.caps[job.slo.priority], target / 2.0)
+    budget = max(cap / 2.0, c1 * view, 4.0 * c0)
     fit = budget / per_row if per_row > 0.0 else float("inf")
     return min(fit, float(best.spec.limits.pass_tokens))
 

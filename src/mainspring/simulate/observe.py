@@ -15,7 +15,7 @@ class Watch:
         self.queue: list[tuple[float, int]] = []
         self._next_s = 0.0
 
-    def __call__(self, event: Event, actions: list[Action], now_s: float) -> None:
+    def __call__(self, _event: Event, _actions: list[Action], now_s: float) -> None:
         if now_s < self._next_s:
             return
         self._next_s = now_s + self.every_s
