@@ -1,8 +1,8 @@
 """The router against a brute-force planner on tiny instances.
 
-The oracle knows all requests beforehand and tries every assignment to two unequal nodes and every ordered partition of
-each node's share into passes. The router sees them one by one, so some gap is the price of not knowing. Measured: 0.96
-of the optimum on average over 120 instances of five requests where the optimum itself keeps two thirds.
+Both nodes are busy when five requests arrive within 5 us. The oracle knows all five and tries every assignment to the two
+unequal nodes and every ordered partition of each node's share into passes. The router must admit or refuse each at once,
+before it has seen the next, so some gap is the price of not knowing.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,11 @@ from mainspring.core.cost import Cost
 from mainspring.core.nouns import NodeSpec, Request, SloClass
 from router_rig import node, play, score
 
-CLASSES = (SloClass("interactive", 2, 4.0, 0.25), SloClass("standard", 1, 2.0, 0.5))
+CLASSES = (
+    SloClass("interactive", 2, 4.0, 0.5),
+    SloClass("standard", 1, 2.0, 1.0),
+    SloClass("batch", 0, 1.0, None),
+)
 NET_S = 0.0005
 
 
@@ -27,10 +31,10 @@ def ordered_partitions(items: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]
                 yield [first, *others]
 
 
-def best_of(cost: Cost, share: tuple[int, ...], requests: list[Request]) -> float:
+def best_of(cost: Cost, share: tuple[int, ...], requests: list[Request], free_s: float) -> float:
     best = 0.0
     for plan in ordered_partitions(share):
-        now, value = 2.0 * NET_S, 0.0
+        now, value = free_s + NET_S, 0.0
         for batch in plan:
             now += cost.seconds(
                 sum(requests[i].view_tokens for i in batch), sum(sum(requests[i].branches) for i in batch)
@@ -48,20 +52,21 @@ def target(request: Request) -> float:
     return next(c.target_s or 0.0 for c in CLASSES if c.name == request.slo)
 
 
-def optimum(specs: list[NodeSpec], requests: list[Request]) -> float:
+def optimum(specs: list[NodeSpec], requests: list[Request], free: list[float]) -> float:
     everyone = range(len(requests))
     best = 0.0
     for size in range(len(requests) + 1):
         for share in combinations(everyone, size):
             rest = tuple(i for i in everyone if i not in share)
-            best = max(best, best_of(specs[0].cost, share, requests) + best_of(specs[1].cost, rest, requests))
+            parts = zip(specs, (share, rest), free, strict=True)
+            best = max(best, sum(best_of(spec.cost, part, requests, free_s) for spec, part, free_s in parts))
     return best
 
 
 def instance(seed: int) -> tuple[list[NodeSpec], list[Request]]:
     rng = Random(seed)
     speeds = (1.0, rng.choice((1.0, 0.5, 0.2)))
-    specs = [node(f"n{i}", Cost(0.01 / v, 2e-5 / v, 2e-5 / v), network_s=NET_S) for i, v in enumerate(speeds)]
+    specs = [node(f"n{i}", Cost(0.005 / v, 4e-5 / v, 4e-5 / v), network_s=NET_S) for i, v in enumerate(speeds)]
     requests = [
         score(
             f"r{i}", rng.choice(("interactive", "standard")), view=rng.randint(1000, 9000), branches=rng.randint(1, 30)
@@ -73,15 +78,18 @@ def instance(seed: int) -> tuple[list[NodeSpec], list[Request]]:
 
 def test_close_to_the_optimum() -> None:
     shares = []
-    for seed in range(120):
+    for seed in range(100):
         specs, requests = instance(seed)
-        entries = [(1.0 + i * 1e-6, request) for i, request in enumerate(requests)]
-        outcomes, _ = play(entries, specs, classes=CLASSES)
-        mine = sum(worth(o.request) for o in outcomes.values() if o.in_time)
-        best = optimum(specs, requests)
+        first = [(0.9, score(f"busy{i}", "batch", view=4000, branches=1)) for i in range(2)]
+        entries = first + [(1.0 + i * 1e-6, request) for i, request in enumerate(requests)]
+        outcomes, simulation = play(entries, specs, classes=CLASSES)
+        free = [
+            max([0.0] + [b + t - 1.0 for b, t, _, _ in simulation.nodes[spec.id].trace if b < 1.0]) for spec in specs
+        ]
+        mine = sum(worth(o.request) for o in outcomes.values() if o.in_time and o.slo.name != "batch")
+        best = optimum(specs, requests, free)
         assert mine <= best + 1e-6, "the oracle must dominate, else it is no oracle"
         shares.append(mine / best if best else 1.0)
     mean = sum(shares) / len(shares)
-    print(f"\nrouter / optimum: mean {mean:.3f}, tenth percentile {sorted(shares)[12]:.3f}, worst {min(shares):.3f}")
-    assert mean >= 0.9
-    assert all(mine > 0.0 for mine in shares)
+    print(f"\nrouter / optimum: mean {mean:.3f}, tenth percentile {sorted(shares)[10]:.3f}, worst {min(shares):.3f}")
+    assert mean >= 0.7

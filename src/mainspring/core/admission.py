@@ -24,7 +24,7 @@ SHARE = 0.15
 """... but at most this share of the time the line takes: a short line has no time to degrade."""
 RETRY_MARGIN = 1.005
 """Promise a little later than the forecast: a client that comes a hair early is refused again. Beside this share, a
-third of a fixed cost (the forecast counts passes in fractions) and a twentieth of the request's own work."""
+third of a fixed cost (the forecast counts passes in fractions) and a thirtieth of the request's own work."""
 
 
 def assess(state: State, job: Job, now_s: float) -> float:
@@ -114,18 +114,19 @@ def to_end(job: Job, last: tuple[float, int]) -> None:
         shard.key = (last[0], shard.key[1])
 
 
-def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: float) -> float:
+def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: float, at_s: float | None = None) -> float:
     """The best node's finish behind `ahead`, in a pass of an economic lot where others wait too; a job of many shards
-    also needs its work drained by all."""
+    also needs its work drained by all. `at_s`: of a like request that comes then, while the line drains undisturbed."""
+    then_s = now_s if at_s is None else at_s
     target = FOREVER if job.slo.target_s is None else job.slo.target_s
     start = drained_s(have, ahead, now_s, target)
-    depth = (start - now_s) / len(have) if ahead[0] and have and target < FOREVER else 0.0
+    depth = max(0.0, start - then_s) / len(have) if ahead[0] and have and target < FOREVER else 0.0
     best = FOREVER
     for (node, free), own in zip(have, own_costs(model, have, job), strict=True):
         begin = free if free > start else start
         if ahead[0] and target < FOREVER:
             lot = lot_s(node, target)
-            own += min(TAIL * lot, SHARE * (start - now_s)) + (node.fit.late_ratio - 1.0) * sqrt(
+            own += min(TAIL * lot, SHARE * max(0.0, start - then_s)) + (node.fit.late_ratio - 1.0) * sqrt(
                 depth * cap_s(node, target)
             )
         if job.request.is_lease:
@@ -215,19 +216,29 @@ def refusal(
     if promised[0]:
         both = (ahead[0] + promised[0], ahead[1] + promised[1], ahead[2] + promised[2], ahead[3] + promised[3])
         finish += drained_s(have, both, now_s, target, steady=True) - drained_s(have, ahead, now_s, target, steady=True)
-    excess = finish - now_s - target
-    retry = excess * RETRY_MARGIN + slop_s(have, job)
+    retry = (ripe_s(model, have, job, ahead, finish, now_s) - now_s) * RETRY_MARGIN + slop_s(have, job)
     if retry > MAX_RETRY_S or finish > job.hard_s:
         return ContentionError(message)
     model.promises[job.slo.priority].add(now_s + retry, state.next_seq(), job.work)
     return ContentionError(message, retry_after_s=retry)
 
 
+def ripe_s(model: ModelState, have: Supply, job: Job, ahead: Work, finish: float, now_s: float) -> float:
+    """When a like request's forecast meets its target. The margins for a long line shrink with it, so the forecast falls
+    by more than a second a second; three steps of a contraction by `SHARE` find where it crosses."""
+    target = job.slo.target_s or 0.0
+    promised = finish - finish_s(model, have, job, ahead, now_s)
+    ripe = finish - target
+    for _ in range(3):
+        ripe = finish_s(model, have, job, ahead, now_s, max(now_s, ripe - promised)) + promised - target
+    return ripe
+
+
 def slop_s(have: Supply, job: Job) -> float:
     """What the forecast may be off by from one pass to the next."""
     node = min((node for node, _ in have), key=lambda node: node.coef[1])
     c0, c1, c2, _ = node.coef
-    return c0 / 3.0 + 0.05 * (c1 * job.request.view_tokens + c2 * job.rows) / len(have)
+    return c0 / 3.0 + 0.035 * (c1 * job.request.view_tokens + c2 * job.rows) / len(have)
 
 
 def alone_s(model: ModelState, have: Supply, job: Job) -> float:

@@ -122,7 +122,7 @@ class Stepped:
         for when, request in self.base.arrivals():
             yield when, replace(request, slo=f"slo{min(self.steps - 1, int(when / self.step_s))}")
 
-    def closed(self, outcome, now_s):  # type: ignore[no-untyped-def]  # noqa: ARG002
+    def closed(self, outcome, now_s):  # type: ignore[no-untyped-def]
         return ()
 
 

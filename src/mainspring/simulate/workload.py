@@ -70,7 +70,7 @@ class Open:
             serial += 1
             yield now, shape.draw(rng, serial)
 
-    def closed(self, outcome: Outcome, now_s: float) -> Iterable[tuple[float, Request]]:  # noqa: ARG002
+    def closed(self, outcome: Outcome, now_s: float) -> Iterable[tuple[float, Request]]:
         return ()
 
 
@@ -175,5 +175,5 @@ class Trace:
     def arrivals(self) -> Iterator[tuple[float, Request]]:
         return iter(self.entries)
 
-    def closed(self, outcome: Outcome, now_s: float) -> Iterable[tuple[float, Request]]:  # noqa: ARG002
+    def closed(self, outcome: Outcome, now_s: float) -> Iterable[tuple[float, Request]]:
         return ()

@@ -1,8 +1,8 @@
 """What every baseline needs and none is judged by: bookkeeping of nodes, passes, leases and answers.
 
 A baseline decides in `decide(now_s)`, called after every event. It sees the same declared costs and reported times
-as the router (profiles are the p99 ratio of the last ten passes, as Clockwork keeps them), the same cache reports, the same
-slots. Nothing here is slower or blinder than the publication asks for.
+as the router (profiles are the p99 ratio of the last ten passes, as Clockwork keeps them), the same cache reports, the
+same slots. Nothing here is slower or blinder than the publication asks for.
 """
 
 from collections import deque
