@@ -24,7 +24,7 @@ SHARE = 0.15
 """... but at most this share of the time the line takes: a short line has no time to degrade."""
 RETRY_MARGIN = 1.005
 """Promise a little later than the forecast: a client that comes a hair early is refused again. Beside this share, a
-third of a fixed cost (the forecast counts passes in fractions) and a thirtieth of the request's own work."""
+half of a fixed cost (the forecast counts passes in fractions) and a thirtieth of the request's own work."""
 
 
 def assess(state: State, job: Job, now_s: float) -> float:
@@ -238,7 +238,7 @@ def slop_s(have: Supply, job: Job) -> float:
     """What the forecast may be off by from one pass to the next."""
     node = min((node for node, _ in have), key=lambda node: node.coef[1])
     c0, c1, c2, _ = node.coef
-    return c0 / 3.0 + 0.035 * (c1 * job.request.view_tokens + c2 * job.rows) / len(have)
+    return c0 / 2.0 + 0.035 * (c1 * job.request.view_tokens + c2 * job.rows) / len(have)
 
 
 def alone_s(model: ModelState, have: Supply, job: Job) -> float:
