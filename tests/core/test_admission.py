@@ -61,7 +61,7 @@ def test_a_like_request_is_admitted_at_the_time_and_not_at_half_of_it(fleet: str
 
 
 def test_median_excess_is_under_a_fifth() -> None:
-    """A request three times as large as those that filled the line, so that the time to wait is not a mere remainder."""
+    """A request three times as large as those that filled the line: the time to wait is no mere remainder."""
     excess = []
     for nodes in FLEETS.values():
         for view, branches in SHAPES.values():

@@ -224,8 +224,8 @@ def refusal(
 
 
 def ripe_s(model: ModelState, have: Supply, job: Job, ahead: Work, finish: float, now_s: float) -> float:
-    """When a like request's forecast meets its target. The margins for a long line shrink with it, so the forecast falls
-    by more than a second a second; three steps of a contraction by `SHARE` find where it crosses."""
+    """When a like request's forecast meets its target. The margins for a long line shrink with it, so the forecast
+    falls by more than a second a second; three steps of a contraction by `SHARE` find where it crosses."""
     target = job.slo.target_s or 0.0
     promised = finish - finish_s(model, have, job, ahead, now_s)
     ripe = finish - target
@@ -238,7 +238,7 @@ def slop_s(have: Supply, job: Job) -> float:
     """What the forecast may be off by from one pass to the next."""
     node = min((node for node, _ in have), key=lambda node: node.coef[1])
     c0, c1, c2, _ = node.coef
-    return c0 / 2.0 + 0.035 * (c1 * job.request.view_tokens + c2 * job.rows) / len(have)
+    return c0 / 2.0 + 0.03 * (c1 * job.request.view_tokens + c2 * job.rows)
 
 
 def alone_s(model: ModelState, have: Supply, job: Job) -> float:

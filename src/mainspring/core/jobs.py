@@ -108,8 +108,8 @@ class Job:
 class Held:
     """A pass on a node. `expected_s` is its predicted time there; `shape` what the cost model is asked and taught."""
 
-    __slots__ = ("abandoned", "due_s", "expected_s", "factor", "members", "parts", "pass_id", "priority", "sent_s",
-                 "shape", "started_s")  # fmt: skip
+    __slots__ = ("abandon_s", "abandoned", "due_s", "expected_s", "factor", "members", "parts", "pass_id", "priority",
+                 "sent_s", "shape", "started_s")  # fmt: skip
 
     def __init__(
         self,
@@ -132,3 +132,4 @@ class Held:
         self.priority = max(shard.job.slo.priority for shard in members)
         self.due_s = min(shard.job.due_s for shard in members)
         self.abandoned = False
+        self.abandon_s = 0.0

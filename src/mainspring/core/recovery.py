@@ -127,7 +127,10 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
         state.passes.pop(held.pass_id, None)
         suspect = crashed and held is running
         for shard in held.members:
-            if shard.job.closed or held.pass_id not in shard.flight:
+            if shard.job.closed or shard.done:
+                continue
+            if held.pass_id not in shard.flight:
+                shard.solo = shard.solo or (suspect and held.abandoned)  # given to others meanwhile, yet suspect
                 continue
             if suspect and shard.solo:
                 actions += refuse(state, shard.job, CondemnedError("two nodes died under it, the second while alone"))
@@ -142,6 +145,7 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
             actions += lose_lease(state, lease.shard)
     node.held, node.leases = [], {}
     if not model.usable:
+        model.empty_s = state.now_s
         state.at(state.now_s + NO_NODE_GRACE_S, "abandoned_model", node.model)
     return actions
 
@@ -170,7 +174,7 @@ def waiting_pins(state: State, shard: Shard) -> list[Shard]:
 def on_abandoned_model(state: State, name: str) -> list[Action]:
     """Nobody came back in time: waiting requests get their answer."""
     model = state.models[name]
-    if model.usable:
+    if model.usable or state.now_s < model.empty_s + NO_NODE_GRACE_S - 1e-9:
         return []
     jobs = {shard.job.request.id: shard.job for queue in model.queues.values() for shard in queue.scan()}
     actions: list[Action] = []
@@ -193,8 +197,11 @@ def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
         node.late = True
         model = state.models[node.model]
         model.hungry.pop(node.id, None)
-        state.at(now_s + max(ABANDON_S, 2.0 * held.expected_s), "overdue", held)
+        held.abandon_s = now_s + max(ABANDON_S, 2.0 * held.expected_s)
+        state.at(held.abandon_s, "overdue", held)
         return feed(state, model, now_s)
+    if now_s < held.abandon_s - 1e-9:
+        return []
     for member in [*node.held]:
         member.abandoned = True
         for shard in member.members:

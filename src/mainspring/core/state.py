@@ -45,6 +45,7 @@ class ModelState:
     """One model: its nodes, one queue and one ledger of promises a priority, highest first."""
 
     __slots__ = (
+        "empty_s",
         "heard",
         "holders",
         "hungry",
@@ -72,6 +73,7 @@ class ModelState:
         self.typical: dict[str, tuple[float, float]] = {}
         self.heard: dict[str, float] = {}
         self.shared_s = -FOREVER
+        self.empty_s = 0.0
         self.load: dict[int, tuple[float, float, float]] = {}
         self.usable: list[NodeState] = []
         self.widest = self.tightest = Limits()

@@ -1,7 +1,7 @@
-"""Traces on disk: a request a line in JSON, with its time; and timelines for a trace viewer (chrome://tracing, Perfetto).
+"""Traces on disk: a request a line in JSON, with its time; and timelines for a trace viewer (Perfetto).
 
-Line: {"at_s": 0.25, "id": "r1", "model": "m", "slo": "standard", "view_tokens": 4000, "branches": [64, 64]} and any other
-field of `Request`. Blank lines are skipped; anything else that is not a request is an error with its line number.
+Line: {"at_s": 0.25, "id": "r1", "model": "m", "slo": "standard", "view_tokens": 4000, "branches": [64, 64]} and any
+other field of `Request`. Blank lines are skipped; anything else that is not a request is an error with its line number.
 """
 
 from collections.abc import Iterable
