@@ -216,7 +216,8 @@ def refusal(
     if promised[0]:
         both = (ahead[0] + promised[0], ahead[1] + promised[1], ahead[2] + promised[2], ahead[3] + promised[3])
         finish += drained_s(have, both, now_s, target, steady=True) - drained_s(have, ahead, now_s, target, steady=True)
-    retry = (ripe_s(model, have, job, ahead, finish, now_s) - now_s) * RETRY_MARGIN + slop_s(have, job)
+    wait = ripe_s(model, have, job, ahead, finish, now_s) - now_s
+    retry = wait * RETRY_MARGIN + 0.08 * min(wait, 0.1) + slop_s(have, job)
     if retry > MAX_RETRY_S or finish > job.hard_s:
         return ContentionError(message)
     model.promises[job.slo.priority].add(now_s + retry, state.next_seq(), job.work)
@@ -238,7 +239,7 @@ def slop_s(have: Supply, job: Job) -> float:
     """What the forecast may be off by from one pass to the next."""
     node = min((node for node, _ in have), key=lambda node: node.coef[1])
     c0, c1, c2, _ = node.coef
-    return c0 / 2.0 + 0.03 * (c1 * job.request.view_tokens + c2 * job.rows)
+    return c0 / 2.0 + 0.035 * (c1 * job.request.view_tokens + c2 * job.rows) / len(have)
 
 
 def alone_s(model: ModelState, have: Supply, job: Job) -> float:

@@ -148,8 +148,8 @@ class Router:
         held.started_s = now_s - min(max(0.0, event.ago_s), now_s - held.sent_s)
         node.retime()
         if node.held and node.held[0] is held:
-            node.late = held.abandoned or now_s > node.overdue_s()
-            self.state.at(node.overdue_s(), "overdue", held)
+            node.late = held.abandoned
+            self.state.at(max(now_s, node.overdue_s()), "overdue", held)
         return offer(self.state, node, now_s)
 
     def _done(self, event: WorkDone, now_s: float) -> list[Action]:
