@@ -1,5 +1,7 @@
 """Shards, chunks, leases, crashes and the moments of dispatch, one decision at a time."""
 
+from itertools import pairwise
+
 import pytest
 
 from mainspring.core.actions import Answer, OpenLease, Refuse, SendPass
@@ -25,7 +27,7 @@ def test_split_is_contiguous_near_equal_and_bounded() -> None:
     pieces = split((64,) * 100, 640.0)
     assert pieces[0][0] == 0
     assert pieces[-1][1] == 100
-    assert all(a[1] == b[0] for a, b in zip(pieces, pieces[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in pairwise(pieces))
     assert {hi - lo for lo, hi in pieces} == {10}
     assert split((64,) * 3, float("inf")) == [(0, 3)]
     assert len(split((1,) * 1000, 1.0)) == 64
@@ -45,7 +47,7 @@ def test_shards_join_in_branch_order_whatever_comes_first() -> None:
     spans = [(by_id[p].parts[i].branch_from, by_id[p].parts[i].branch_to) for p, i in answer.parts]
     assert spans[0][0] == 0
     assert spans[-1][1] == 400
-    assert all(a[1] == b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in pairwise(spans))
     assert len({work.node_id for work in seen}) == 2
 
 
@@ -88,7 +90,7 @@ def test_a_long_view_runs_in_chunks_that_follow_each_other() -> None:
     chunks = [part for work in desk.passes()[begun:] for part in work.parts]
     assert len(chunks) >= 3
     assert chunks[0].view_from == 0
-    assert all(a.view_to == b.view_from for a, b in zip(chunks, chunks[1:], strict=False))
+    assert all(a.view_to == b.view_from for a, b in pairwise(chunks))
     assert chunks[-1].branch_to == 2
     assert desk.answered() == ["urgent", "long"]
 

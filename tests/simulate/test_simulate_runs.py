@@ -1,6 +1,7 @@
 """The simulator itself: virtual time, nodes, faults, traces, figures, plots, the command line."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,7 @@ def test_streams_keep_their_rate_beside_scoring() -> None:
     streams = [o for o in simulation.outcomes.values() if o.request.max_tokens]
     assert all(o.state in ("answered", "refused", "missed") for o in streams)
     assert passes
-    between = sorted(b - a for a, b in zip(rounds, rounds[1:], strict=False))
+    between = sorted(b - a for a, b in pairwise(rounds))
     live = [value for value in between if value < 1.0]  # longer ones are silences without a stream
     assert quantile(live, 0.99) <= gap * 1.25
 

@@ -187,7 +187,7 @@ def on_abandoned_model(state: State, name: str) -> list[Action]:
 def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
     """Silence. First the node's clock is pinned; then its passes are given to others, once."""
     entry = state.passes.get(held.pass_id)
-    if entry is None or held.abandoned or not entry[0].held or entry[0].held[0] is not held:
+    if entry is None or not entry[0].held or entry[0].held[0] is not held:
         return []
     node = entry[0]
     if not node.late:
@@ -197,10 +197,11 @@ def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
         node.late = True
         model = state.models[node.model]
         model.hungry.pop(node.id, None)
-        held.abandon_s = now_s + max(ABANDON_S, 2.0 * held.expected_s)
-        state.at(held.abandon_s, "overdue", held)
+        if not held.abandoned:
+            held.abandon_s = now_s + max(ABANDON_S, 2.0 * held.expected_s)
+            state.at(held.abandon_s, "overdue", held)
         return feed(state, model, now_s)
-    if now_s < held.abandon_s - 1e-9:
+    if held.abandoned or now_s < held.abandon_s - 1e-9:
         return []
     for member in [*node.held]:
         member.abandoned = True

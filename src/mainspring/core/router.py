@@ -148,7 +148,7 @@ class Router:
         held.started_s = now_s - min(max(0.0, event.ago_s), now_s - held.sent_s)
         node.retime()
         if node.held and node.held[0] is held:
-            node.late = held.abandoned
+            node.late = False  # it speaks
             self.state.at(max(now_s, node.overdue_s()), "overdue", held)
         return offer(self.state, node, now_s)
 
