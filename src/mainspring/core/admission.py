@@ -231,8 +231,23 @@ def ripe_s(model: ModelState, have: Supply, job: Job, ahead: Work, finish: float
     promised = finish - finish_s(model, have, job, ahead, now_s)
     ripe = finish - target
     for _ in range(3):
-        ripe = finish_s(model, have, job, ahead, now_s, max(now_s, ripe - promised)) + promised - target
-    return ripe
+        then = max(now_s, ripe - promised)
+        ripe = finish_s(model, have, job, ahead, now_s, then) + promised - target
+    return max(now_s, settled_s(have, ahead, target, ripe - promised)) + promised
+
+
+def settled_s(have: Supply, ahead: Work, target: float, ripe: float) -> float:
+    """Sooner by what the forecast will have shrunk: it counts lots, but nodes that come free take whole capped passes.
+    It shrinks when they do, so not before the last of them."""
+    credit = 0.0
+    last = -FOREVER
+    for node, _ in have:
+        cap = cap_s(node, target)
+        if node.held and node.end_s <= ripe and ahead_s(node, ahead) > cap * len(have):
+            count = 1.0 + (ripe - node.end_s) / cap
+            credit += count * node.coef[0] * max(0.0, cap / lot_s(node, target) - 1.0)
+            last = max(last, node.end_s)
+    return min(ripe, max(ripe - credit / len(have), last))
 
 
 def slop_s(have: Supply, job: Job) -> float:
