@@ -262,7 +262,7 @@ class State:
     def recap(self, node: NodeState) -> None:
         """The longest pass of each priority, by the targets this node can meet at all.
 
-        A class of higher priority allows a quarter of its target (40 fixed costs where that is more, at most half), so
+        A class of higher priority allows two fifths of its target (40 fixed costs where that is more, at most half), so
         that an urgent arrival can wait one out and still run beside others that waited; one of the same priority half
         of it, while it is heard of. Streams allow less. A node too slow for an urgent class is not bound by it.
         """
@@ -277,10 +277,10 @@ class State:
             if one > room:
                 continue
             half = max(min(room / 2.0, room - one), one, 2.0 * c0)
-            quarter = min(half, max(room / 4.0, 40.0 * c0))
+            lower = min(half, max(room * 0.4, 40.0 * c0))
             for priority in model.priorities:
                 if priority < slo.priority:
-                    above[priority] = min(above[priority], quarter)
+                    above[priority] = min(above[priority], lower)
             if self.now_s - model.heard.get(slo.name, -FOREVER) < HEARD_TARGETS * target:
                 own[slo.priority] = min(own[slo.priority], half)
         if node.leases:
