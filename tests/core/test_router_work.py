@@ -133,7 +133,7 @@ def test_a_late_node_attracts_nothing_and_its_work_goes_elsewhere() -> None:
         desk.tell(Timer(), when)
     assert desk.now < 3.0
     assert desk.router.state.nodes[stuck.node_id].late
-    second = [work for work in desk.passes() if work.node_id == other][0]
+    second = next(work for work in desk.passes() if work.node_id == other)
     desk.finish(stuck, desk.now + 0.001, measured_s=2.0)
     assert desk.answered() == ["r"], "the first valid result wins"
     assert not desk.router.state.nodes[stuck.node_id].late
