@@ -295,6 +295,6 @@ def test_equal_traces_give_equal_logs() -> None:
     entries = [(1.0 + i * 0.01, score(f"r{i}", "batch" if i % 3 else "interactive")) for i in range(60)]
     logs = []
     for _ in range(2):
-        outcomes, simulation = play(entries, [node("a"), node("b", FAST)], classes=classes, noise=0.1, seed=5)
+        outcomes, _ = play(entries, [node("a"), node("b", FAST)], classes=classes, noise=0.1, seed=5)
         logs.append([(name, o.state, o.done_s) for name, o in outcomes.items()])
     assert logs[0] == logs[1]

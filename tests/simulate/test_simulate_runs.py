@@ -15,9 +15,11 @@ from mainspring.errors import MalformedError
 from mainspring.simulate import daylong
 from mainspring.simulate.compare import POLICIES
 from mainspring.simulate.compare import play as play_scenario
+from mainspring.simulate.hindsight import hindsight
 from mainspring.simulate.planning import read_plan, solve
 from mainspring.simulate.record import quantile
 from mainspring.simulate.scenarios import FAST, MIXED, MIXED_S, ROUND, SCENARIOS, SLOW, fleet, plan
+from mainspring.simulate.scenarios import World as Scene
 from mainspring.simulate.simulation import NodePlan, Simulation
 from mainspring.simulate.tracefile import chrome_trace, read_trace, write_trace
 from mainspring.simulate.vnode import Truth
@@ -259,3 +261,15 @@ def test_compare_reports_what_was_promised() -> None:
     (scenario,) = report["scenarios"]
     assert {entry["policy"] for entry in scenario["policies"]} == set(POLICIES)
     assert {"policy", "goodput", "p99_by_class", "refused"} <= set(scenario["policies"][0])
+
+
+def test_refusals_are_mostly_right_in_hindsight() -> None:
+    urgent = Shape(name="i", slo="interactive", view_tokens=2000, view_spread=0.5)
+
+    def build() -> Scene:
+        return Scene(fleet(2, 0, 1), poisson([(1, urgent)], 1.5 * 2.0 / 0.034, 1), DEFAULT_CLASSES, 6.0)
+
+    verdict = hindsight(build, "interactive", 1)
+    assert verdict.refused > 100
+    assert verdict.recall >= 0.99
+    assert verdict.precision >= 0.8
