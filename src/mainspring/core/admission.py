@@ -130,7 +130,7 @@ def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: floa
                 depth * cap_s(node, target)
             )
         if job.request.is_lease:
-            begin = max(begin, slot_s(node, job, now_s))
+            begin = max(begin, slot_s(node, job, now_s, model.prompts / len(have)))
         if begin + own + node.net_s < best:
             best = begin + own + node.net_s
     if len(job.shards) > 1:
@@ -174,17 +174,21 @@ def stretched(node: NodeState, job: Job, own: float) -> float:
     return own + count * (node.coef[0] + node.round_s)
 
 
-def slot_s(node: NodeState, job: Job, now_s: float) -> float:
-    """When a slot that keeps every stream's rate is free; leases are taken to run to their last token."""
+def slot_s(node: NodeState, job: Job, now_s: float, before: float = 0.0) -> float:
+    """When a slot that keeps every stream's rate is free, `before` other prompts being served first. Leases are taken
+    to run to their last token, a round in each of the tightest gaps, since passes fill the rest."""
     limits, cost = node.spec.limits, node.spec.round_cost
-    if cost is None or has_slot(node, job):
+    if cost is None or (before < 1.0 and has_slot(node, job)):
         return now_s
-    waits = []
-    for lease in node.leases.values():
-        left = max(1.0, (lease.lease.max_tokens - lease.tokens) / cost.tokens)
-        waits.append(now_s + left * max(node.round_s, 1e-3))
-    waits.sort()
-    over = max(0, len(node.leases) + 1 - limits.slots - 1)
+    each = max(node.round_s, 1e-3)
+    if node.token_s() < FOREVER:
+        each = max(each, node.token_s() * cost.tokens)
+    waits = sorted(
+        now_s + each * max(1.0, (lease.lease.max_tokens - lease.tokens) / cost.tokens) for lease in node.leases.values()
+    )
+    over = int(len(node.leases) - limits.slots + before)
+    if over < 0:
+        return now_s
     return waits[min(over, len(waits) - 1)] if waits else FOREVER
 
 

@@ -53,6 +53,7 @@ class ModelState:
         "nodes",
         "priorities",
         "promises",
+        "prompts",
         "queues",
         "shared_s",
         "tightest",
@@ -74,6 +75,7 @@ class ModelState:
         self.heard: dict[str, float] = {}
         self.shared_s = -FOREVER
         self.empty_s = 0.0
+        self.prompts = 0
         self.load: dict[int, tuple[float, float, float]] = {}
         self.usable: list[NodeState] = []
         self.widest = self.tightest = Limits()
@@ -216,6 +218,7 @@ class State:
             return
         shard.pin = None
         model.queues[job.slo.priority].add(shard)
+        model.prompts += job.request.is_lease
         if job.request.view_key:
             model.waiting.setdefault(job.request.view_key, {})[shard] = None
 
@@ -224,6 +227,7 @@ class State:
         model = self.models[job.request.model]
         if shard.queued:
             model.queues[job.slo.priority].remove(shard)
+            model.prompts -= job.request.is_lease
             key = job.request.view_key
             if key:
                 waiting = model.waiting[key]
