@@ -15,7 +15,6 @@ from mainspring.core.state import ModelState, State
 
 WINDOW = 2
 LEAD_S = 0.0005
-LEAD_SHARE = 0.05
 OFFERS = 4
 """Hungry nodes fed per event, best first."""
 LONGEST_WAIT_S = 600.0
@@ -45,9 +44,8 @@ def offer(state: State, node: NodeState, now_s: float) -> list[Action]:
 
 
 def lead_s(node: NodeState) -> float:
-    expected = node.held[-1].expected_s
-    early = (1.0 - node.fit.early_ratio) * expected
-    return node.net_s + min(LEAD_S, LEAD_SHARE * expected) + early
+    early = (1.0 - node.fit.early_ratio) * node.held[-1].expected_s
+    return node.net_s + LEAD_S + early
 
 
 def wake(state: State, node: NodeState, when_s: float) -> None:
