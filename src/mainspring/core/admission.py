@@ -221,7 +221,7 @@ def refusal(
         both = (ahead[0] + promised[0], ahead[1] + promised[1], ahead[2] + promised[2], ahead[3] + promised[3])
         finish += drained_s(have, both, now_s, target, steady=True) - drained_s(have, ahead, now_s, target, steady=True)
     wait = ripe_s(model, have, job, ahead, finish, now_s) - now_s
-    retry = wait * RETRY_MARGIN + 0.08 * min(wait, 0.03) + slop_s(have, job)
+    retry = wait * RETRY_MARGIN + 0.08 * min(wait, 0.03) + slop_s(have, job)  # mixed fleets are off by 2 ms at first
     if retry > MAX_RETRY_S or finish > job.hard_s:
         return ContentionError(message)
     model.promises[job.slo.priority].add(now_s + retry, state.next_seq(), job.work)
