@@ -1,0 +1,111 @@
+"""A node's own order of work: passes as the router sent them, rounds between them, nothing run too late.
+
+Shared by real nodes and the simulator. Rules: passes run first in, first out; one not begun within its `start_within_s`
+comes back as late, never run; while streams live, a round goes first whenever the next pass would hold the tightest
+stream beyond its gap, or nothing else is there. Keys that waiting passes build on are pinned: not to be evicted.
+"""
+
+from collections import deque
+
+from msgspec import Struct
+
+from mainspring.core.nouns import Lease, Pass
+
+DEFAULT_GAP_S = 1.0
+"""Gap between rounds kept for streams that were promised no rate."""
+
+
+class RunPass(Struct, frozen=True):
+    work: Pass
+
+
+class RunRound(Struct, frozen=True):
+    request_ids: tuple[str, ...]
+
+
+class ComeLate(Struct, frozen=True):
+    work: Pass
+
+
+class Idle(Struct, frozen=True):
+    pass
+
+
+Step = RunPass | RunRound | ComeLate | Idle
+
+
+class Agenda:
+    """`now_s` is the node's own clock; only durations came over the wire."""
+
+    __slots__ = ("_leases", "_live", "_queue", "_round_end_s", "_round_s", "_tokens_a_round")
+
+    def __init__(self, tokens_a_round: float = 1.0) -> None:
+        self._queue: deque[tuple[float, Pass]] = deque()
+        self._leases: dict[str, Lease] = {}
+        self._live: dict[str, Lease] = {}
+        self._round_end_s = 0.0
+        self._round_s = 0.0
+        self._tokens_a_round = tokens_a_round
+
+    def add(self, work: Pass, now_s: float) -> None:
+        self._queue.append((now_s + work.start_within_s, work))
+
+    def drop(self, pass_id: int) -> bool:
+        """The router takes it back; False where it already began or was never here."""
+        before = len(self._queue)
+        self._queue = deque(entry for entry in self._queue if entry[1].id != pass_id)
+        return len(self._queue) < before
+
+    def open(self, lease: Lease) -> None:
+        """Known before its prompt is scanned; it joins the rounds when `begin` is called."""
+        self._leases[lease.request_id] = lease
+
+    def begin(self, request_id: str, now_s: float) -> bool:
+        """Its prompt is in: rounds may start."""
+        lease = self._leases.get(request_id)
+        if lease is None:
+            return False
+        if not self._live:
+            self._round_end_s = now_s
+        self._live[request_id] = lease
+        return True
+
+    def close(self, request_id: str) -> None:
+        self._leases.pop(request_id, None)
+        self._live.pop(request_id, None)
+
+    def next(self, now_s: float) -> Step:
+        """What to do now. A pass or a late one leaves the agenda with this call."""
+        if not self._queue:
+            return RunRound(tuple(self._live)) if self._live else Idle()
+        latest, work = self._queue[0]
+        if now_s > latest:
+            self._queue.popleft()
+            return ComeLate(work)
+        if self._live and self._starves(work, now_s):
+            return RunRound(tuple(self._live))
+        self._queue.popleft()
+        return RunPass(work)
+
+    def round_done(self, took_s: float, now_s: float) -> None:
+        self._round_s = took_s
+        self._round_end_s = now_s
+
+    def _starves(self, work: Pass, now_s: float) -> bool:
+        """Running it now would keep a stream waiting beyond its gap; right after a round it may run in any case."""
+        if now_s <= self._round_end_s:
+            return False
+        gap = min((lease.token_s or DEFAULT_GAP_S) for lease in self._live.values()) * self._tokens_a_round
+        return now_s + work.predicted_s + self._round_s > self._round_end_s + gap
+
+    def pinned(self) -> set[str]:
+        """Checkpoints that waiting passes build on."""
+        return {key for _, work in self._queue for part in work.parts for key in (part.view_key, part.prefix) if key}
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    @property
+    def live(self) -> int:
+        return len(self._live)

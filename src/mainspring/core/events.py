@@ -1,0 +1,104 @@
+"""What happens to the router. Frozen records; ages are durations before `now`, never timestamps.
+
+Reports about work carry the node's epoch: what an earlier life of a node says is stale and counted, not believed.
+"""
+
+from msgspec import Struct
+
+from mainspring.core.nouns import NodeSpec, Request
+
+Keys = tuple[tuple[str, int], ...]
+
+
+class Submit(Struct, frozen=True):
+    request: Request
+
+
+class Cancel(Struct, frozen=True):
+    request_id: str
+
+
+class NodeJoined(Struct, frozen=True):
+    node: NodeSpec
+
+
+class NodeLeft(Struct, frozen=True):
+    """`crashed`: what it ran is suspect. A goodbye or a lost link is not a crash."""
+
+    node_id: str
+    epoch: int = 0
+    crashed: bool = True
+
+
+class NodeDraining(Struct, frozen=True):
+    node_id: str
+
+
+class WorkStarted(Struct, frozen=True):
+    node_id: str
+    epoch: int
+    pass_id: int
+    ago_s: float = 0.0
+
+
+class WorkDone(Struct, frozen=True):
+    node_id: str
+    epoch: int
+    pass_id: int
+    measured_s: float
+    gained: Keys = ()
+    dropped: tuple[str, ...] = ()
+
+
+class WorkFailed(Struct, frozen=True):
+    """`late`: not started in time, nobody's fault. `failed` are the indices of failed parts; empty means all."""
+
+    node_id: str
+    epoch: int
+    pass_id: int
+    late: bool = False
+    failed: tuple[int, ...] = ()
+
+
+class LeaseStarted(Struct, frozen=True):
+    """The first token left the node."""
+
+    node_id: str
+    epoch: int
+    request_id: str
+
+
+class LeaseProgress(Struct, frozen=True):
+    node_id: str
+    epoch: int
+    request_id: str
+    tokens: int
+
+
+class LeaseEnded(Struct, frozen=True):
+    node_id: str
+    epoch: int
+    request_id: str
+    tokens: int
+    failed: bool = False
+    gained: Keys = ()
+
+
+class Timer(Struct, frozen=True):
+    pass
+
+
+Event = (
+    Submit
+    | Cancel
+    | NodeJoined
+    | NodeLeft
+    | NodeDraining
+    | WorkStarted
+    | WorkDone
+    | WorkFailed
+    | LeaseStarted
+    | LeaseProgress
+    | LeaseEnded
+    | Timer
+)

@@ -1,0 +1,212 @@
+"""The router: one page from event to action.
+
+    router = Router()
+    actions = router.handle(Submit(request), now_s)
+    router.next_deadline()    # when to call handle(Timer(), now_s) if nothing happens before
+
+No clock, no sockets, no randomness: equal events give equal actions. Time is float seconds on one monotone axis; a step
+back is read as no step and counted. Bad input ends in `Refuse` or `RejectNode`, never in an exception.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mainspring.core import leases, recovery
+from mainspring.core.actions import Action, Admit, Refuse, RejectNode
+from mainspring.core.admission import assess
+from mainspring.core.dispatch import feed, offer
+from mainspring.core.events import (
+    Cancel,
+    Event,
+    LeaseEnded,
+    LeaseProgress,
+    LeaseStarted,
+    NodeDraining,
+    NodeJoined,
+    NodeLeft,
+    Submit,
+    Timer,
+    WorkDone,
+    WorkFailed,
+    WorkStarted,
+)
+from mainspring.core.jobs import FOREVER, Held, Job
+from mainspring.core.nodestate import NodeState
+from mainspring.core.nouns import DEFAULT_CLASSES, SloClass
+from mainspring.core.refusals import BadNodeError, BadShapeError
+from mainspring.core.results import settle
+from mainspring.core.state import Counters, State
+from mainspring.errors import MainspringError
+
+
+class Router:
+    def __init__(self, classes: Iterable[SloClass] = DEFAULT_CLASSES) -> None:
+        self.state = State({slo.name: slo for slo in classes})
+        self._handlers: dict[type, Callable[[Any, float], list[Action]]] = {
+            Submit: self._submit,
+            Cancel: self._cancel,
+            NodeJoined: self._joined,
+            NodeLeft: self._left,
+            NodeDraining: self._draining,
+            WorkStarted: self._started,
+            WorkDone: self._done,
+            WorkFailed: self._failed,
+            LeaseStarted: self._lease,
+            LeaseProgress: self._lease,
+            LeaseEnded: self._lease,
+            Timer: self._timer,
+        }
+
+    @property
+    def counters(self) -> Counters:
+        return self.state.counters
+
+    def handle(self, event: Event, now_s: float) -> list[Action]:
+        """Everything to do about one event; timers that are due run first."""
+        state = self.state
+        if not now_s >= state.now_s:  # also NaN
+            state.counters.clock_steps += 1
+            now_s = state.now_s
+        state.now_s = now_s
+        actions = self._timer(event, now_s) if state.timers and state.timers[0][0] <= now_s else []
+        if type(event) is not Timer:
+            actions += self._handlers[type(event)](event, now_s)
+        return actions
+
+    def next_deadline(self) -> float | None:
+        timers = self.state.timers
+        return timers[0][0] if timers else None
+
+    def _submit(self, event: Submit, now_s: float) -> list[Action]:
+        state, request = self.state, event.request
+        if request.id in state.jobs:
+            state.counters.rejected += 1
+            return []
+        state.counters.submitted += 1
+        try:
+            request.check()
+            if request.slo not in state.classes:
+                raise BadShapeError("no such class", param="slo")
+            job = Job(request, state.classes[request.slo], now_s)
+            finish = assess(state, job, now_s)
+        except MainspringError as error:
+            state.counters.refused += 1
+            return [Refuse(request.id, error)]
+        state.jobs[request.id] = job
+        for shard in job.shards:
+            state.enqueue(shard)
+        if job.due_s < FOREVER:
+            state.at(now_s + (job.due_s - now_s) / 2.0, "expiry", job)  # re-armed for the exact moment then
+        return [Admit(request.id, finish - now_s), *feed(state, state.models[request.model], now_s)]
+
+    def _cancel(self, event: Cancel, _now_s: float) -> list[Action]:
+        job = self.state.jobs.get(event.request_id)
+        if job is None:
+            self.state.counters.stale += 1
+            return []
+        self.state.counters.cancelled += 1
+        return recovery.close(self.state, job)
+
+    def _joined(self, event: NodeJoined, now_s: float) -> list[Action]:
+        state, spec = self.state, event.node
+        actions: list[Action] = []
+        try:
+            spec.check()
+            old = state.nodes.get(spec.id)
+            if old is not None and spec.epoch <= old.epoch:
+                raise BadNodeError("this life of the node is over", param="epoch")
+            node = NodeState(spec)
+        except MainspringError as error:
+            state.counters.rejected += 1
+            return [RejectNode(spec.id, error)]
+        if old is not None:
+            actions += recovery.on_left(state, old, crashed=False)
+        state.add_node(node)
+        return actions + offer(state, node, now_s)
+
+    def _left(self, event: NodeLeft, now_s: float) -> list[Action]:
+        node = self._node(event.node_id, event.epoch)
+        if node is None:
+            return []
+        actions = recovery.on_left(self.state, node, event.crashed)
+        return actions + feed(self.state, self.state.models[node.model], now_s)
+
+    def _draining(self, event: NodeDraining, now_s: float) -> list[Action]:
+        node = self.state.nodes.get(event.node_id)
+        if node is None:
+            self.state.counters.stale += 1
+            return []
+        node.draining = True
+        self.state.models[node.model].hungry.pop(node.id, None)
+        self.state.models[node.model].refresh()
+        return feed(self.state, self.state.models[node.model], now_s)
+
+    def _started(self, event: WorkStarted, now_s: float) -> list[Action]:
+        node, held = self._work(event.node_id, event.epoch, event.pass_id)
+        if node is None or held is None:
+            return []
+        held.started_s = now_s - min(max(0.0, event.ago_s), now_s - held.sent_s)
+        node.retime()
+        if node.held and node.held[0] is held:
+            node.late = False  # it speaks
+            self.state.at(max(now_s, node.overdue_s()), "overdue", held)
+        return offer(self.state, node, now_s)
+
+    def _done(self, event: WorkDone, now_s: float) -> list[Action]:
+        node, held = self._work(event.node_id, event.epoch, event.pass_id)
+        if node is None or held is None:
+            return []
+        node.fit.observe(*held.shape, event.measured_s / held.factor)
+        actions = settle(self.state, node, held, event, now_s)
+        return actions + offer(self.state, node, now_s)
+
+    def _failed(self, event: WorkFailed, now_s: float) -> list[Action]:
+        node, held = self._work(event.node_id, event.epoch, event.pass_id)
+        if node is None or held is None:
+            return []
+        actions = settle(self.state, node, held, event, now_s)
+        actions += recovery.on_failed(self.state, held, event.late, event.failed)
+        actions += offer(self.state, node, now_s)
+        return actions + feed(self.state, self.state.models[node.model], now_s)
+
+    def _lease(self, event: LeaseStarted | LeaseProgress | LeaseEnded, now_s: float) -> list[Action]:
+        node = self._node(event.node_id, event.epoch)
+        if node is None or event.request_id not in node.leases:
+            self.state.counters.stale += 1
+            return []
+        actions = leases.on_event(self.state, node, event, now_s)
+        return actions + offer(self.state, node, now_s) if isinstance(event, LeaseEnded) else actions
+
+    def _timer(self, _event: Event, now_s: float) -> list[Action]:
+        state = self.state
+        actions: list[Action] = []
+        for kind, subject in state.due_timers(now_s):
+            if kind == "wake" and isinstance(subject, NodeState):
+                if subject.wake_s <= now_s and state.nodes.get(subject.id) is subject:
+                    subject.wake_s = FOREVER
+                    actions += offer(state, subject, now_s)
+            elif kind == "overdue" and isinstance(subject, Held):
+                actions += recovery.on_overdue(state, subject, now_s)
+            elif kind == "expiry" and isinstance(subject, Job):
+                actions += recovery.on_expiry(state, subject, now_s)
+            elif isinstance(subject, str):
+                actions += recovery.on_abandoned_model(state, subject)
+        return actions
+
+    def _node(self, node_id: str, epoch: int) -> NodeState | None:
+        node = self.state.nodes.get(node_id)
+        if node is None or node.epoch != epoch:
+            self.state.counters.stale += 1
+            return None
+        return node
+
+    def _work(self, node_id: str, epoch: int, pass_id: int) -> tuple[NodeState | None, Held | None]:
+        """Fenced by (pass, node, epoch): anything else is an echo of an earlier life."""
+        node = self._node(node_id, epoch)
+        if node is None:
+            return None, None
+        entry = self.state.passes.get(pass_id)
+        if entry is None or entry[0] is not node:
+            self.state.counters.stale += 1
+            return None, None
+        return entry
