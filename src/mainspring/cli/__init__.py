@@ -13,6 +13,7 @@ COMMANDS = {
     "score": "mainspring.cli.score:score",
     "explain": "mainspring.cli.explain:explain",
     "demo": "mainspring.cli.demo:demo",
+    "simulate": "mainspring.cli.simulate:command",
 }
 
 
@@ -25,6 +26,7 @@ def main() -> None:
     mainspring demo                               see it work, without a model
     mainspring score chat.json -b "the assistant made up a URL" --model DIR
     mainspring explain chat.json --model DIR      what the model gets to read
+    mainspring simulate compare --quick           the router beside other schedulers, in virtual time
 
     \b
     Exit codes:
