@@ -9,9 +9,15 @@ from typing import Any
 import click
 
 
-@click.group(name="simulate")
+@click.group(name="simulate", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Run the real router on virtual nodes: scenarios, traces, a whole day, comparisons, plans."""
+    """Run the real router on virtual nodes: scenarios, traces, a whole day, comparisons, plans.
+
+    \b
+    mainspring simulate compare --quick            six policies, seventeen scenarios
+    mainspring simulate run --scenario day --plot day.png
+    mainspring simulate plan fleet.toml            how many of which node, at what cost
+    """
 
 
 def _progress(label: str, *, quiet: bool) -> Callable[[float], None] | None:
