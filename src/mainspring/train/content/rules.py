@@ -63,7 +63,7 @@ RULES: tuple[Rule, ...] = (
     _rule("reply_numbered", "the reply contains a numbered list|the assistant numbers its points|"
           "the answer goes 1., 2., 3.|the answer is given as numbered items",
           "the response enumerates things with numbers at the start of lines|the assistant's list is numbered",
-          _reply(r"(?:^|\n)\s*1[.)] .*(?:\n.*)*\n\s*2[.)] ")),
+          lambda f: all(re.search(rf"(?:^|\n) *{n}[.)] ", f.reply) for n in (1, 2))),
     _rule("reply_code", "the reply contains code|the assistant writes program code|the answer includes a code snippet|"
           "source code appears in the reply", "the response has lines of a programming language|"
           "the assistant's text shows a piece of a program", _reply(CODE, 0)),
@@ -72,7 +72,7 @@ RULES: tuple[Rule, ...] = (
           _reply(r"\{\s*\"\w+\"\s*:", 0)),
     _rule("reply_table", "the reply contains a table|the assistant lays data out in a table|"
           "the answer has rows and columns set off by bars|part of the answer is a table",
-          "the response presents a table", _reply(r"\|.*\|\s*\n\s*\|", 0)),
+          "the response presents a table", _reply(r"\|[^\n]*\|[ \t]*\n[ \t]*\|", 0)),
     _rule("reply_bold", "the reply uses bold text or headings|the assistant formats words in bold or as headings|"
           "there is Markdown emphasis or a heading in the answer|the answer has headings or words in bold",
           "the response contains Markdown headings or bold type", _reply(r"\*\*\S|(?:^|\n)#{1,4} \S", 0)),
@@ -148,7 +148,7 @@ RULES: tuple[Rule, ...] = (
           _reply(r"\b(?:might|perhaps|maybe|possibly|probably|likely|it seems|could be)\b")),
     _rule("reply_sequence", "the reply describes steps in order|the assistant explains first, then, finally|"
           "the answer gives steps one after another", "the response walks through steps in sequence",
-          _reply(r"\bfirst(?:ly)?\b[\s\S]*\b(?:then|next|second(?:ly)?|finally)\b|\bstep 1\b")),
+          lambda f: _in_order(f.reply.lower())),
     _rule("reply_foreign_script", "the reply contains letters that are not Latin|the assistant writes in another script|"
           "characters of a non-Latin alphabet appear in the answer", "the response shows foreign characters",
           _reply(LETTERS, 0)),
@@ -232,8 +232,18 @@ RULES: tuple[Rule, ...] = (
 
 
 def _shares_run(f: Facts, length: int) -> bool:
-    words, asked = f.reply.lower().split(), " " + " ".join(" ".join(f.users).lower().split()) + " "
-    return any(f" {' '.join(words[i : i + length])} " in asked for i in range(len(words) - length + 1))
+    return bool(_runs(f.reply, length) & _runs(" ".join(f.users), length))
+
+
+def _runs(text: str, length: int) -> set[tuple[str, ...]]:
+    words = text.lower().split()
+    return {tuple(words[i : i + length]) for i in range(len(words) - length + 1)}
+
+
+def _in_order(reply: str) -> bool:
+    first = re.search(r"\bfirst(?:ly)?\b", reply)
+    later = first and re.search(r"\b(?:then|next|second(?:ly)?|finally)\b", reply[first.end() :])
+    return bool(later) or "step 1" in reply
 
 
 def _repeats_earlier(f: Facts) -> bool:
