@@ -69,7 +69,7 @@ def conversations(folder: Path) -> Iterator[Conversation]:
     for reader in (_gpteacher, _arena, _halueval, _factscore, _llmbar, _taskmaster, _tau):
         for found in reader(folder):
             size = sum(len(str(part)) for m in (*found.span.input, *found.span.output) for part in m.parts)
-            if size <= MAX_CHARS:
+            if size <= MAX_CHARS and found.span.input:
                 yield found
 
 
