@@ -123,7 +123,7 @@ class Batches:
         width = _rounded(int(lengths.max()), 8)
         padded = self.data.definitions.padded(definition.reshape(-1), width, self.pad).reshape(*row.shape, width)
         view_lengths = self.data.views.lengths[plan.views]
-        T = _rounded(int(view_lengths.max()), 16)  # noqa: N806
+        T = _width(int(view_lengths.max()))  # noqa: N806
         return Step(
             self.data.views.padded(plan.views, T, self.pad),
             view_lengths,
@@ -167,13 +167,18 @@ def _plain_step(data: TrainingData, rows: Array, pad: int) -> Step:
     views, definitions = data.rows.view[rows], data.rows.definition[rows]
     view_lengths, lengths = data.views.lengths[views], data.definitions.lengths[definitions]
     return Step(
-        data.views.padded(views, _rounded(int(view_lengths.max()), 16), pad),
+        data.views.padded(views, _width(int(view_lengths.max())), pad),
         view_lengths,
         data.definitions.padded(definitions, _rounded(int(lengths.max()), 8), pad)[:, None],
         lengths[:, None],
         np.eye(3, dtype=np.float32)[data.rows.label[rows]][:, None],
         np.ones((len(rows), 1), np.float32),
     )
+
+
+def _width(longest: int) -> int:
+    """Whole chunks of 64 beyond the first: what the network pads to anyway, and fewer shapes."""
+    return _rounded(longest, 64 if longest > 64 else 16)
 
 
 def _rounded(size: int, to: int) -> int:

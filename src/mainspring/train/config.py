@@ -33,14 +33,14 @@ class Shape:
 @dataclass(frozen=True)
 class Training:
     epochs: float = 6.0
-    tokens: int = 98_304  # padded, a step
+    tokens: int = 40_960  # padded, a step
     branches: int = 8  # of one view, a step
-    rate: float = 2e-3
-    warmup: int = 200
+    rate: float = 1e-3
+    warmup: int = 300
     decay: float = 0.1  # of weights
     dropout: float = 0.1
     smoothing: float = 0.02
-    average: float = 0.998  # exponential, of the weights that are saved
+    average: float = 0.997  # exponential, of the weights that are saved
     seed: int = 0
     view_tokens: int = 1536
     share: float = 1.0  # of the source texts

@@ -116,61 +116,70 @@ def _rule(
 ) -> tuple[Tensor, Tensor]:
     c = mixer.config
     z, b, a = gates
-    M, T = z.shape[:2]
-    q, k, v = _conv(u, mixer.conv).float().split([c.key_dim, c.key_dim, c.value_dim], -1)
-    ratio = c.linear_num_value_heads // c.linear_num_key_heads
-    q, k = (_unit(x.view(M, T, c.linear_num_key_heads, -1)).repeat_interleave(ratio, 2) for x in (q, k))
-    beta = b.float().sigmoid() * mask
-    g = -mixer.A_log.float().exp() * F.softplus(a.float() + mixer.dt_bias.float()) * mask
-    v = v.view(M, T, c.linear_num_value_heads, -1)
+    T = z.shape[1]
+    C = min(CHUNK, T)
+    if extra := -T % C:
+        u, b, a, mask = (F.pad(x, (0, 0, 0, extra)) for x in (u, b, a, mask))
+    sizes = (c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim)
+    parts = _inputs(u, mixer.conv, b, a, mask, mixer.A_log, mixer.dt_bias, sizes, C)
     with torch.autocast(u.device.type, enabled=False):
-        o, state = scan(q * c.linear_key_head_dim**-0.5, k, v, beta, g, state)
-    o = F.rms_norm(o, (o.shape[-1],), mixer.norm.float(), c.rms_norm_eps).reshape(M, T, -1)
-    return mixer.out_proj(o * F.silu(z.float())), state
+        o, state = _scan(*parts, state)
+    return mixer.out_proj(_gated(o, mixer.norm, z, c.rms_norm_eps)), state
 
 
-def _conv(u: Tensor, weight: Tensor) -> Tensor:
-    """Depthwise and causal over rows [M, K - 1 + T, C]: [M, T, C], with SiLU."""
+def _inputs(
+    u: Tensor, weight: Tensor, b: Tensor, a: Tensor, mask: Tensor, A_log: Tensor, dt_bias: Tensor,
+    sizes: tuple[int, int, int], C: int,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Convolved, normed, and cut into chunks: Q, K, V [M, n, Hv, C, d], beta and summed log decay [M, n, Hv, C, 1]."""
+    Hk, Hv, dk = sizes
     K = weight.shape[1]
     T = u.shape[1] - K + 1
     parts = [u[:, j : j + T] * weight[:, j].to(u.dtype) for j in range(K)]
-    return F.silu(sum(parts[1:], parts[0]))
+    q, k, v = F.silu(sum(parts[1:], parts[0])).float().split([Hk * dk, Hk * dk, u.shape[-1] - 2 * Hk * dk], -1)
+    q, k = (_unit(x.unflatten(-1, (Hk, dk))) for x in (q, k))
+    if Hv != Hk:
+        q, k = q.repeat_interleave(Hv // Hk, 2), k.repeat_interleave(Hv // Hk, 2)
+    beta = b.float().sigmoid() * mask
+    g = -A_log.exp() * F.softplus(a.float() + dt_bias) * mask
+    rows = (q * dk**-0.5, k, v.unflatten(-1, (Hv, -1)), beta[..., None], g[..., None])
+    Q, K_, V, beta, g = (x.unflatten(1, (-1, C)).transpose(2, 3).contiguous() for x in rows)
+    return Q, K_, V, beta, g.cumsum(-2)
 
 
-def _unit(x: Tensor) -> Tensor:
-    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
-
-
-def scan(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, S: Tensor | None) -> tuple[Tensor, Tensor]:
-    """q, k [M, T, H, dk], v [M, T, H, dv], beta and g [M, T, H] fp32, S [M, H, dk, dv]: (o [M, T, H, dv], last S)."""
-    M, T, H, dv = v.shape
-    C = min(CHUNK, T)
-    n = -(-T // C)
-    Q, K, V, b, c = (_chunked(x, n, C) for x in (q, k, v, beta[..., None], g[..., None]))
-    c = c.cumsum(-2)
-    D = (c - c.transpose(-1, -2)).clamp(max=0).exp()
-    Kb = K * b
-    A = (Kb @ K.transpose(-1, -2)) * D
-    eye = torch.eye(C, device=v.device).expand_as(A)
-    inverse = torch.linalg.solve_triangular(A, eye, upper=False, unitriangular=True)
-    grow, last = c.exp(), c[..., -1:, :]
-    V, K_in, K_out, decay = V * b, Kb * grow, K * (last - c).exp(), last.exp()
-    state = v.new_zeros(M, H, k.shape[-1], dv) if S is None else S
+def _scan(Q: Tensor, K: Tensor, V: Tensor, beta: Tensor, c: Tensor, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The rule from state S [M, H, dk, dv] over chunks: (o [M, n * C, H, dv], last state). See `ops.gated_delta`."""
+    M, n, H, C, dv = V.shape
+    A, within, V, K_in, K_out, Q, decay = _decayed(K @ K.mT, Q @ K.mT, Q, K, V, beta, c)
+    inverse = torch.linalg.solve_triangular(
+        A, torch.eye(C, device=V.device).expand_as(A), upper=False, unitriangular=True
+    )
+    state = V.new_zeros(M, H, K.shape[-1], dv) if S is None else S
     states, news = [], []
     for i in range(n):
         states.append(state)
         new = inverse[:, i] @ (V[:, i] - K_in[:, i] @ state)
-        state = state * decay[:, i] + K_out[:, i].transpose(-1, -2) @ new
+        state = state * decay[:, i] + K_out[:, i].mT @ new
         news.append(new)
-    within = ((Q @ K.transpose(-1, -2)) * D).tril()
-    out = (Q * grow) @ torch.stack(states, 1) + within @ torch.stack(news, 1)
-    return out.transpose(2, 3).reshape(M, n * C, H, dv)[:, :T], state
+    out = Q @ torch.stack(states, 1) + within @ torch.stack(news, 1)
+    return out.transpose(2, 3).reshape(M, n * C, H, dv), state
 
 
-def _chunked(x: Tensor, n: int, C: int) -> Tensor:
-    """[M, T, H, d] -> [M, n, H, C, d], zero rows at the end."""
-    M, T, H, d = x.shape
-    return F.pad(x, (0, 0, 0, 0, 0, n * C - T)).view(M, n, C, H, d).transpose(2, 3)
+def _decayed(
+    KK: Tensor, QK: Tensor, Q: Tensor, K: Tensor, V: Tensor, beta: Tensor, c: Tensor
+) -> tuple[Tensor, ...]:
+    D = (c - c.mT).clamp(max=0).exp()
+    grow, last = c.exp(), c[..., -1:, :]
+    return KK * beta * D, (QK * D).tril(), V * beta, K * (beta * grow), K * (last - c).exp(), Q * grow, last.exp()
+
+
+def _gated(o: Tensor, weight: Tensor, z: Tensor, eps: float) -> Tensor:
+    o = F.rms_norm(o[:, : z.shape[1]], (o.shape[-1],), weight.float(), eps)
+    return o.flatten(-2) * F.silu(z.float())
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
 
 
 # --- attention ---

@@ -14,7 +14,10 @@ from mainspring.model.hybrid import Hybrid, Projections
 from mainspring.model.saving import initialise
 from mainspring.train.config import Shape
 
+# Of the rows made from the table. The projection itself is of order one over root width, as every other matrix: a
+# smaller one would be turned over by its first few updates, whose size does not depend on it.
 EMBEDDING_STD = 0.1
+FINAL_SCALE = 0.25  # of the last norm at the start: three answers are always in play, and logits move fast
 
 
 class Trainable(nn.Module):
@@ -30,12 +33,12 @@ class Trainable(nn.Module):
         if table is not None:
             model.embed.weight.requires_grad_(False)
             start = torch.empty(model.config.hidden_size, table.shape[1])
-            start.normal_(0, EMBEDDING_STD / table.shape[1] ** 0.5, generator=torch.Generator().manual_seed(seed))
+            start.normal_(0, table.shape[1] ** -0.5, generator=torch.Generator().manual_seed(seed))
             self.projection = nn.Parameter(start)
 
     def embedding(self) -> Tensor:
         """[vocab, d], tied to the head."""
-        base = self.model.embed.weight if self.table is None else F.linear(self.table, self.projection).float()
+        base = self.model.embed.weight if self.table is None else EMBEDDING_STD * F.linear(self.table, self.projection).float()
         return base.index_add(0, self.free, self.rows)
 
     @torch.no_grad()
@@ -78,6 +81,7 @@ def fresh(config: HybridConfig, seed: int) -> Hybrid:
         for name, parameter in model.named_parameters():
             if name.endswith(("out_proj.weight", "o_proj.weight", "down_proj.weight")):
                 parameter.mul_((2 * config.num_layers) ** -0.5)
+        model.norm.weight.fill_(FINAL_SCALE - 1)
     return model
 
 
