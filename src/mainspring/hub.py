@@ -9,7 +9,8 @@ from pathlib import Path
 
 from mainspring.errors import ModelError
 
-WANTED = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "LICENSE*", "README.md")
+WEIGHTS = ("*.safetensors",)
+WANTED = ("*.json", "*.jinja", "LICENSE*", "README.md")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -19,26 +20,33 @@ class HubError(ModelError):
     code = "model_not_found"
 
 
-def model_folder(path_or_id: str | Path, *, revision: str | None = None, token: str | None = None) -> Path:
+def model_folder(
+    path_or_id: str | Path, *, revision: str | None = None, token: str | None = None, weights: bool = True
+) -> Path:
     """The local folder of a model; a hub id `owner/name` is downloaded, once, with progress on stderr.
 
-    `token` is a private hub's; None takes the one the hub client finds (environment or login). Raises HubError.
+    `token` is a private hub's; None takes the one the hub client finds (environment or login). `weights` False fetches
+    what a bundle needs and no more. Raises HubError.
     """
-    folder = Path(path_or_id).expanduser()
-    if folder.is_dir():
-        return folder
     name = str(path_or_id)
-    if folder.exists() or not _HUB_ID.fullmatch(name):
+    try:
+        folder = Path(path_or_id).expanduser()
+        if name and folder.is_dir():  # an empty name would be the working folder
+            return folder
+        taken = folder.exists()
+    except (OSError, RuntimeError):  # a name too long for the system, the home of nobody
+        taken = True
+    if taken or not _HUB_ID.fullmatch(name):
         raise HubError(f"{name!r} is no folder here and no hub id of the form owner/name")
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError
     except ImportError:
         raise HubError(f"{name!r} is no folder here; to fetch it from a hub: pip install 'mainspring[hub]'") from None
+    patterns = [*WANTED, *(WEIGHTS if weights else ())]
     try:
-        return Path(snapshot_download(name, revision=revision, token=token, allow_patterns=list(WANTED)))
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        # The client's own message may hold the request's headers or a signed address: only its kind is passed on.
+        return Path(snapshot_download(name, revision=revision, token=token, allow_patterns=patterns))
+    except Exception as error:  # the client has errors of its own, of its HTTP and transfer libraries and the system's
+        # Their messages may hold the request's headers or a signed address: only the kind is passed on.
         raise HubError(
             f"{name!r}{f' at revision {revision}' if revision else ''} can't be fetched ({type(error).__name__}): "
             "check the name, the network and, for a private model, the token"

@@ -4,14 +4,15 @@
     for result in scorer.score(span, ["the assistant made up a URL"]):
         print(result.id, result.p_present)
 
-A `Scorer` owns one model on one device and is not thread-safe. A behavior's probabilities do not depend on what else is
-asked, in which order, or on what was scored before.
+A `Scorer` owns one model on one device; calls from several threads take turns at it. A behavior's probabilities do not
+depend on what else is asked, in which order, or on what was scored before.
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -19,14 +20,16 @@ import numpy as np
 from mainspring.backend import open_backend
 from mainspring.engine import Branch, Engine, Work
 from mainspring.engine.engine import DEFAULT_CACHE_BYTES
-from mainspring.errors import InputError, TokenizerError
+from mainspring.errors import InputError, TokenizerError, TooLargeError
 from mainspring.hub import model_folder
 from mainspring.text.bundle import Bundle
+from mainspring.text.familiarity import Familiarity
 from mainspring.text.formats import read_span
 from mainspring.text.question import Behavior, Question, read_behaviors
 from mainspring.text.span import Json, Note, ReadSpan, Span
 from mainspring.text.view import View
 
+EMBEDDED = Path(__file__).parent / "data" / "scorer"
 Overflow = Literal["refuse", "cut"]
 SpanLike = Span | ReadSpan | Mapping[str, Any] | Sequence[Any] | str
 BehaviorLike = Behavior | str | Mapping[str, Any]
@@ -34,12 +37,16 @@ BehaviorLike = Behavior | str | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class BehaviorScore:
-    """Three probabilities that sum to 1. `p_not_observable`: the span can't tell, which is not "absent"."""
+    """Three probabilities that sum to 1. `p_not_observable`: the span can't tell, which is not "absent".
+
+    `familiarity`, from 0 to 1, is how near the definition is to what the model was trained on, None where it doesn't say.
+    """
 
     id: str
     p_present: float
     p_absent: float
     p_not_observable: float
+    familiarity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class Scores(Sequence[BehaviorScore]):
 class Scorer:
     """`bundle` turns text into tokens and logits into probabilities; `engine` runs the model."""
 
-    def __init__(self, bundle: Bundle, engine: Engine) -> None:
+    def __init__(self, bundle: Bundle, engine: Engine, familiarity: Familiarity | None = None) -> None:
         known, used = engine.backend.limits.vocab_size, bundle.tokenizer.vocab_size
         if used > known:
             raise TokenizerError(
@@ -83,6 +90,9 @@ class Scorer:
             )
         self.bundle = bundle
         self.engine = engine
+        self._familiarity = familiarity
+        self._turn = Lock()
+        self._asked: tuple[tuple[Question, ...], tuple[Branch, ...]] = ((), ())
 
     @classmethod
     def from_pretrained(
@@ -93,14 +103,25 @@ class Scorer:
         revision: str | None = None,
         token: str | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        threads: int | None = None,
     ) -> "Scorer":
         """Any checkpoint folder of the hybrid family, or a hub id. `cache_bytes` bounds kept views, 0 keeps none.
+
+        `threads` sets how many CPU threads this process's products use; None measures which number pays.
 
         Raises ModelError (HubError, CheckpointError, TokenizerError, TemplateError) saying what is wrong with it.
         """
         folder = model_folder(path_or_id, revision=revision, token=token)
-        bundle = Bundle.load(folder)
-        return cls(bundle, Engine(open_backend(folder, device), cache_bytes=cache_bytes))
+        bundle, engine = (
+            Bundle.load(folder),
+            Engine(open_backend(folder, device, threads=threads), cache_bytes=cache_bytes),
+        )
+        return cls(bundle, engine, Familiarity.load(folder))
+
+    @classmethod
+    def embedded(cls, *, threads: int | None = None) -> "Scorer":
+        """The scorer that comes with the package: small, on the CPU, from no network. ModelError where it is left out."""
+        return cls.from_pretrained(EMBEDDED, threads=threads)
 
     def score(
         self,
@@ -117,12 +138,13 @@ class Scorer:
         model's own limit) is refused, or loses the middles of its longest texts with on_overflow="cut"; `choice`
         picks among several outputs. Raises InputError naming the field at fault.
         """
-        asked = read_behaviors(behaviors)
+        asked = read_behaviors(behaviors, max_chars=self.bundle.scoring.limits.definition_chars)
         read = self.read(span)
         view = self.view(read.span, on_overflow=on_overflow, limit_tokens=limit_tokens, choice=choice)
-        rows, tokens = self._run(view, asked)
+        rows, tokens = self._run(view, asked, "behaviors")
         table = self.bundle.probabilities(np.stack(rows), "behavior").tolist()
-        results = tuple(BehaviorScore(b.id, *row) for b, row in zip(asked, table, strict=True))
+        near = [self._familiarity(b.tokens) if self._familiarity else None for b in self._branches(asked)]
+        results = tuple(BehaviorScore(b.id, *row, near_) for b, row, near_ in zip(asked, table, near, strict=True))
         return Scores(results, tokens, (*read.notes, *view.notes))
 
     def ask(
@@ -138,7 +160,7 @@ class Scorer:
         if not questions:
             raise InputError("at least one question is needed", param="questions")
         view = self.view(self.read(span).span, on_overflow=on_overflow, limit_tokens=limit_tokens, choice=choice)
-        rows, _ = self._run(view, questions)
+        rows, _ = self._run(view, questions, "questions")
         return [
             Answer(q.id, dict(zip(q.labels, self.bundle.probabilities(row, q.kind).tolist(), strict=True)))
             for q, row in zip(questions, rows, strict=True)
@@ -158,18 +180,45 @@ class Scorer:
         return self.bundle.view(span, limit_tokens=self._limit(limit_tokens), on_overflow=on_overflow, choice=choice)
 
     def _limit(self, asked: int | None) -> int:
-        """Never beyond what the model reads with a question of usual length after the view."""
-        most = min(self.bundle.limit_tokens, self.engine.backend.limits.context_tokens - QUESTION_TOKENS)
-        return most if asked is None else min(asked, most)
+        return view_limit(self.bundle, self.engine.backend.limits.context_tokens, asked)
 
-    def _run(self, view: View, questions: Sequence[Question]) -> tuple[list[np.ndarray], int]:
+    def _run(self, view: View, questions: Sequence[Question], param: str) -> tuple[list[np.ndarray], int]:
         tokens = np.asarray(view.tokens, np.int64)
-        branches = tuple(
-            Branch(np.asarray(b.tokens, np.int64), np.asarray(b.label_ids, np.int64))
-            for b in self.bundle.branches(questions)
-        )
-        work = Work(tokens, branches, hashlib.sha256(tokens.tobytes()).digest())
-        return self.engine.score([work])[0], len(tokens) + work.branch_rows
+        work = Work(tokens, self._branches(tuple(questions)), hashlib.sha256(tokens.tobytes()).digest())
+        self._check_room(work, param)
+        with self._turn:
+            logits = self.engine.score([work])[0]
+        return logits, len(tokens) + work.branch_rows
+
+    def _check_room(self, work: Work, param: str) -> None:
+        """The engine knows requests, the caller questions: name the first that does not fit behind the view."""
+        limit = self.engine.backend.limits.context_tokens
+        for index, branch in enumerate(work.branches):
+            if (size := len(work.view) + len(branch.tokens)) > limit:
+                raise TooLargeError(
+                    f"{len(branch.tokens):,} tokens after a span of {len(work.view):,} exceed the model's context of "
+                    f"{limit:,}",
+                    limit=limit,
+                    actual=size,
+                    param=f"{param}[{index}]",
+                )
+
+    def _branches(self, questions: tuple[Question, ...]) -> tuple[Branch, ...]:
+        """The last questions' branches are kept: a stream of spans is asked the same ones over and over."""
+        asked, branches = self._asked
+        if questions != asked:
+            rendered = self.bundle.branches(questions)
+            branches = tuple(
+                Branch(np.asarray(b.tokens, np.int64), np.asarray(b.label_ids, np.int64)) for b in rendered
+            )
+            self._asked = questions, branches
+        return branches
 
 
 QUESTION_TOKENS = 1024
+
+
+def view_limit(bundle: Bundle, context_tokens: int, asked: int | None = None) -> int:
+    """Tokens of a view: never beyond what the model reads with a question of usual length after it."""
+    most = min(bundle.limit_tokens, context_tokens - min(QUESTION_TOKENS, context_tokens // 4))
+    return most if asked is None else min(asked, most)

@@ -16,6 +16,12 @@ def test_logits_tell_views_branches_and_labels_apart() -> None:
     assert np.array_equal(a[::-1], backend.score_pass(one_pass([[1, 2]], [[7]], [[4, 3]])).logits)
 
 
+def test_far_labels_differ() -> None:
+    backend = NullBackend()
+    a, b = (backend.score_pass(one_pass([[1]], [[7]], [[label]])).logits for label in (3, 259))
+    assert not np.array_equal(a, b)
+
+
 def test_time_is_the_cost_model() -> None:
     slept: list[float] = []
     backend = NullBackend(cost_seconds=(0.1, 0.01, 0.001), sleep=slept.append)

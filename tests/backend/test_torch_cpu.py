@@ -1,5 +1,7 @@
 """The CPU backend against the naive way: each branch with its whole view as one sequence."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -43,6 +45,28 @@ def test_long_views_run_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_cpu, "PIECE_ROWS", 64)
     pieces = TorchBackend(tiny_model()).score_pass(work).logits
     assert np.abs(whole - pieces).max() < 3e-5
+
+
+def test_no_more_rows_at_once_than_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activations stay bounded: long views in pieces, many short ones and many branches in groups."""
+    monkeypatch.setattr(torch_cpu, "PIECE_ROWS", 64)
+    model = tiny_model()
+    rows: list[int] = []
+    real = model.extend
+
+    def counted(tokens: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        rows.append(len(tokens))
+        return real(tokens, *args, **options)
+
+    model.extend = counted
+    views = [random_tokens(i, n).tolist() for i, n in enumerate((200, 30, 30, 30, 64, 1))]
+    branches = [random_tokens(i, 20).tolist() for i in range(12)]
+    parents = [i // 2 for i in range(12)]
+    result = TorchBackend(model).score_pass(one_pass(views, branches, [[1, 2]] * 12, parents=parents))
+    wanted = [naive(views[p], b, [1, 2]) for p, b in zip(parents, branches, strict=True)]
+    assert np.abs(result.logits - np.concatenate(wanted)).max() < 3e-5
+    assert max(rows) == 64
+    assert sum(rows) == 355 + 240
 
 
 def test_kept_states_fork_and_move_on() -> None:

@@ -29,6 +29,18 @@ def test_an_old_rich_entry_ages_out() -> None:
     assert b"rich" not in kept
 
 
+def test_use_makes_an_entry_worth_more() -> None:
+    kept, released = store(150)
+    for state, key in enumerate((b"a", b"used", b"idle")):
+        kept.offer(key, state, rows=10, nbytes=50)
+    kept.offer(b"b", 3, rows=20, nbytes=50)  # evicts the first and raises the floor
+    assert kept.acquire(b"used") == 1
+    kept.unpin(b"used")
+    kept.offer(b"c", 4, rows=20, nbytes=50)
+    assert released == [0, 2]
+    assert (kept.hits, kept.misses) == (1, 0)
+
+
 def test_pinned_entries_stay() -> None:
     kept, released = store(100)
     kept.offer(b"a", 1, rows=1, nbytes=100)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mainspring.backend.null import NullBackend
-from mainspring.backend.protocol import Limits
+from mainspring.backend.protocol import Limits, PackedPass, PassResult
 from mainspring.engine import Branch, Engine, Work
 from mainspring.errors import InputError, TooLargeError
 
@@ -71,6 +71,62 @@ def test_states_are_released_without_a_store_and_after_a_failure() -> None:
     assert len(backend._views) == 0
     backend.score_pass = real
     assert same(engine.score(works)[0], expected(works[0]))
+
+
+def test_states_held_at_once_stay_within_the_budget() -> None:
+    """Many requests in one call: a finished one's state goes to the store, or is freed, before the next pass."""
+    backend = NullBackend(Limits(1000, 60, 300))
+    engine = Engine(backend, cache_bytes=2 * 50 * 4096)  # two views
+    held: list[int] = []
+    real = backend.score_pass
+
+    def counted(packed: PackedPass) -> PassResult:
+        held.append(len(backend._views))
+        return real(packed)
+
+    backend.score_pass = counted
+    works = [work([i] * 50, [[2], [3]], key=b"%d" % i) for i in range(20)]
+    for got, w in zip(engine.score(works), works, strict=True):
+        assert same(got, expected(w))
+    assert len(held) == 20
+    assert max(held) == 2
+    assert len(backend._views) == len(engine.store) == 2
+
+
+def test_one_key_for_two_views_is_refused() -> None:
+    backend = NullBackend(cost_seconds=(1.0, 0, 0), sleep=lambda _: pytest.fail("a pass ran"))
+    with pytest.raises(InputError, match=r"requests\[1\]\.view_key: another view has the same key"):
+        Engine(backend).score([work([1, 2], [[2]], key=b"k"), work([1, 3], [[2]], key=b"k")])
+
+
+def test_all_of_the_context_may_be_used() -> None:
+    full = work([1] * 990, [[2] * 10])
+    assert same(Engine(NullBackend(Limits(1000, 2000, 300))).score([full])[0], expected(full))
+
+
+def test_a_kept_view_takes_no_room_in_a_pass_and_states_are_kept_only_where_wanted() -> None:
+    backend = NullBackend(Limits(1000, 100, 300))
+    passes: list[PackedPass] = []
+    real = backend.score_pass
+    backend.score_pass = lambda packed: (passes.append(packed), real(packed))[1]
+    engine = Engine(backend)
+    works = [work([i] * 90, [[2]], key=b"%d" % i) for i in range(5)]
+    engine.score(works)
+    assert [packed.keep.tolist() for packed in passes] == [[True]] * 5
+    passes.clear()
+    engine.score(works)
+    assert len(passes) == 1
+    assert (engine.store.hits, engine.store.misses) == (5, 5)
+    passes.clear()
+    engine.score([work([9] * 20, [[2]])])
+    assert not passes[0].keep.any()
+
+
+def test_time_and_rows_are_counted() -> None:
+    engine = Engine(NullBackend(cost_seconds=(0.5, 0, 0), sleep=lambda _: None))
+    engine.score([work([1, 2], [[2]])])
+    engine.score([work([1, 2], [[2]])])
+    assert (engine.device_seconds, engine.rows) == (1.0, 6)
 
 
 def test_entries_are_unpinned_after_use() -> None:

@@ -44,3 +44,8 @@ def test_a_big_request_is_split_by_branches() -> None:
 def test_small_requests_share_a_pass() -> None:
     passes = plan([work(50, [10])] * 5, [50] * 5, 130)
     assert [[part.request for part in p] for p in passes] == [[0, 1], [2, 3], [4]]
+
+
+def test_a_view_over_the_limit_takes_a_branch_along() -> None:
+    passes = plan([work(500, [10, 10])], [500], 100)
+    assert [[len(part.branches) for part in p] for p in passes] == [[1], [1]]

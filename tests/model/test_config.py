@@ -47,6 +47,15 @@ def test_released_keys_are_read() -> None:
         ({"rope_parameters": {}}, "rope_theta"),
         ({"rope_parameters": {"rope_theta": 1e6, "rope_type": "yarn"}}, "'yarn' is not served"),
         ({"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": 2}}, "rotated dims"),
+        ({"rope_parameters": {"rope_theta": float("nan")}}, "'rope_theta' must be a positive number, not nan"),
+        ({"rope_parameters": {"rope_theta": float("inf")}}, "'rope_theta' must be a positive number"),
+        ({"rope_parameters": {"rope_theta": "long"}}, "'rope_theta' must be a positive number, not 'long'"),
+        ({"rope_parameters": {"rope_theta": 0}}, "'rope_theta' must be a positive number"),
+        ({"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": []}}, "'partial_rotary_factor' must be"),
+        ({"rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": True}}, "'partial_rotary_factor' must be"),
+        ({"num_hidden_layers": 10**9}, "1,000,000,000 layers, at most 1,024"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "quantised weights (fp8) are not served"),
+        ({"quantization_config": "awq"}, "quantised weights (awq)"),
         ({"rope_parameters": "long"}, "'rope_parameters' must be an object"),
         ({"attn_output_gate": False}, "attn_output_gate"),
         ({"attention_bias": True}, "attention_bias"),
@@ -66,7 +75,29 @@ def test_a_dense_model_of_an_expert_family_is_served() -> None:
     parse_config(TINY | {"model_type": "qwen3_next", "num_experts": 8, "mlp_only_layers": [0, 1, 2, 3]})
 
 
-@pytest.mark.parametrize(("content", "says"), [(None, "no config.json"), ("{", "as JSON"), ("[]", "no JSON object")])
+def test_keys_that_older_and_wrapped_configs_keep_elsewhere() -> None:
+    rope = {"rope_theta": 5e5, "partial_rotary_factor": 0.25}
+    plain = {k: v for k, v in TINY.items() if k not in ("rope_parameters", "tie_word_embeddings")}
+    older = parse_config(plain | rope)
+    assert (older.rope_theta, older.rotary_dim) == (5e5, 4)
+    assert parse_config(plain | rope | {"rope_scaling": None, "rope_parameters": {"rope_theta": 7}}).rope_theta == 7
+    assert parse_config({k: v for k, v in TINY.items() if "position" not in k}).max_position_embeddings == 32_768
+    outer = {"model_type": "qwen3_5", "tie_word_embeddings": True, "eos_token_id": 9}
+    wrapped = parse_config(outer | {"text_config": plain | rope})
+    assert wrapped.tie_word_embeddings
+    assert wrapped.eos_token_ids == (9,)
+    with pytest.raises(CheckpointError, match="quantised"):
+        parse_config(outer | {"text_config": TINY, "quantization_config": {"quant_method": "fp8"}})
+
+
+DEEP = '{"a":' + "[" * 200_000 + "]" * 200_000 + "}"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "no config.json"), ("{", "as JSON"), ("[]", "no JSON object"), (DEEP, "nested too deeply")],
+    ids=["missing", "cut", "list", "deep"],
+)
 def test_unreadable_files(tmp_path: Path, content: str | None, says: str) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content)

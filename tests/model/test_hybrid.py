@@ -87,6 +87,16 @@ def test_label_rows_equal_the_whole_head() -> None:
     assert worst(model.logits(hidden, ids), model.logits(hidden)[:, ids]) < 1e-6
 
 
+def test_room_doubles_when_it_is_used_up() -> None:
+    """Token by token without a capacity would copy everything at every token otherwise."""
+    model, tokens = tiny_model(), random_tokens(7, 64)
+    state, sizes = model.new_state(), set()
+    for token in tokens.split(1):
+        model.extend(token, [1], [state], update=True, outputs="none")
+        sizes.add(state.nbytes)
+    assert len(sizes) == 7
+
+
 def test_state_bytes_count_what_is_held() -> None:
     model = tiny_model()
     state = model.new_state(100)

@@ -96,3 +96,17 @@ def test_sharded_and_wrapped(tmp_path: Path) -> None:
     ours = load_hybrid(tmp_path / "sharded")
     got = ours.logits(ours.extend(tokens, [50], [ours.new_state()], update=True))
     assert ((got - wanted).abs().max() / wanted.abs().max()).item() < 1e-4
+
+
+@torch.inference_mode()
+def test_positions_far_from_the_start(tmp_path: Path) -> None:
+    """Beyond 2,048, where numbers of half precision would no longer tell neighbours apart."""
+    theirs = make("qwen3_5", "wide", tmp_path)
+    ours = load_hybrid(tmp_path)
+    tokens = random_tokens(1, 3001)
+    wanted = theirs(tokens[None], logits_to_keep=1).logits[0]
+    state = ours.new_state()
+    for piece in tokens[:-1].split(1024):
+        ours.extend(piece, [len(piece)], [state], update=True, outputs="none")
+    got = ours.logits(ours.extend(tokens[-1:], [1], [state], [0], update=False, outputs="last"))
+    assert ((got - wanted).abs().max() / wanted.abs().max()).item() < 1e-4

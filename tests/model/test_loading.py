@@ -9,9 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mainspring.errors import CheckpointError
+from mainspring.model.config import read_config
 from mainspring.model.loading import load_hybrid
 from mainspring.model.saving import save_hybrid
-from support.models import random_tokens, tiny_model, write_tiny_weights
+from support.models import random_tokens, tiny_config, tiny_model, write_tiny_weights
 
 Tensors = dict[str, torch.Tensor]
 
@@ -48,6 +49,34 @@ def test_wrapped_names_and_vision_tensors(tmp_path: Path) -> None:
     assert torch.equal(logits(load_hybrid(tmp_path)), logits(model))
 
 
+def test_names_of_the_other_wrapping(tmp_path: Path) -> None:
+    """Some saves put the wrapper's name first: `language_model.model.*`, `language_model.lm_head`."""
+    model = write_tiny_weights(tmp_path, tie_word_embeddings=False)
+    rewrite(tmp_path, lambda tensors: {f"language_model.{name}": t for name, t in tensors.items()})
+    assert torch.equal(logits(load_hybrid(tmp_path)), logits(model))
+
+
+def test_a_tied_head_is_one_tensor(tmp_path: Path) -> None:
+    write_tiny_weights(tmp_path)
+    rewrite(tmp_path, lambda tensors: {name: t.bfloat16() for name, t in tensors.items()})
+    model = load_hybrid(tmp_path)
+    assert model.head.weight is model.embed.weight
+
+
+def test_every_number_of_a_config_survives_saving(tmp_path: Path) -> None:
+    changes = {
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 777,
+        "eos_token_id": [3, 4],
+        "rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.25},
+        "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"],
+        "tie_word_embeddings": False,
+        "linear_conv_kernel_dim": 3,
+    }
+    write_tiny_weights(tmp_path, **changes)
+    assert read_config(tmp_path) == tiny_config(**changes)
+
+
 def test_half_precision_weights_become_fp32(tmp_path: Path) -> None:
     write_tiny_weights(tmp_path)
     rewrite(tmp_path, lambda tensors: {name: t.bfloat16() for name, t in tensors.items()})
@@ -72,6 +101,8 @@ A_TENSOR = "model.layers.0.linear_attn.out_proj.weight"
         (lambda t: {k: v for k, v in t.items() if k != A_TENSOR}, f"tensor '{A_TENSOR}' is missing"),
         (lambda t: t | {A_TENSOR: t[A_TENSOR][:, :5]}, f"'{A_TENSOR}' has shape [48, 5], config.json wants [48, 96]"),
         (lambda t: t | {A_TENSOR: t[A_TENSOR].int()}, f"'{A_TENSOR}' holds torch.int32"),
+        # its scales would stand beside it, and without them it is a matrix of other numbers
+        (lambda t: t | {A_TENSOR: t[A_TENSOR].to(torch.float8_e4m3fn)}, f"'{A_TENSOR}' holds torch.float8_e4m3fn"),
         (lambda t: {k: v for k, v in t.items() if "embed" not in k}, "'model.embed_tokens.weight' is missing"),
         (poison(A_TENSOR, float("nan")), f"tensor '{A_TENSOR}' holds NaN or infinity"),
         (poison("model.norm.weight", float("inf")), "tensor 'model.norm.weight' holds NaN or infinity"),
@@ -123,6 +154,10 @@ def index(folder: Path, weight_map: object) -> None:
     [
         ({"a": "model-00001-of-00002.safetensors"}, "'model-00001-of-00002.safetensors' is missing"),
         ({"a": "../elsewhere.safetensors"}, "names a file outside the folder"),
+        ({"a": "/etc/passwd"}, "names a file outside the folder"),
+        ({"a": ".."}, "'..' is missing"),
+        ({"a": 5}, "names a file outside the folder"),
+        ({"a": [5]}, "is no index"),
         ([1], "is no index"),
     ],
 )
@@ -132,6 +167,13 @@ def test_index_faults(tmp_path: Path, weight_map: object, says: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         load_hybrid(tmp_path)
     assert says in str(caught.value)
+
+
+def test_an_index_nested_too_deeply(tmp_path: Path) -> None:
+    write_tiny_weights(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text("[" * 200_000)
+    with pytest.raises(CheckpointError, match="is no index"):
+        load_hybrid(tmp_path)
 
 
 def test_saving_makes_the_folder(tmp_path: Path) -> None:

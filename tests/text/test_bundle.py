@@ -1,6 +1,7 @@
 """Bundles: loaded from folders of several kinds, identified by content, shipped as bytes."""
 
 import json
+import math
 import zlib
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from mainspring.errors import BehaviorError, ModelError, TemplateError, TokenizerError, TooLargeError
 from mainspring.text import bundle as module
 from mainspring.text.bundle import Bundle
-from mainspring.text.question import Behavior, Choice, YesNo
+from mainspring.text.question import Behavior, Choice, Kind, YesNo
 from mainspring.text.span import Message, Reasoning, Span, Text, ToolCall, ToolDefinition
 from support.chat_templates import QWEN_STYLE
 from support.tiny_tokenizer import CHATML, write_tiny_tokenizer
@@ -108,6 +109,9 @@ def test_folder_without_template_gets_a_plain_one(tmp_path: Path) -> None:
     assert bundle.tokenizer.decode(bundle.branch(Behavior("b", "nice")).tokens).endswith("\n\n### assistant\n")
 
 
+DEEP = '{"added_tokens":' + "[" * 200_000 + "]" * 200_000 + "}"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "error", "message"),
     [
@@ -124,7 +128,11 @@ def test_folder_without_template_gets_a_plain_one(tmp_path: Path) -> None:
         ("tokenizer_config.json", "[]", ModelError, r"tokenizer_config\.json"),
         ("config.json", "{", ModelError, r"config\.json"),
         ("tokenizer.json", "{", TokenizerError, r"tokenizer\.json"),
+        ("tokenizer.json", DEEP, TokenizerError, r"tokenizer\.json is nested too deeply"),
+        ("tokenizer_config.json", DEEP, ModelError, r"tokenizer_config\.json is nested too deeply"),
+        ("scoring.json", DEEP, TemplateError, r"scoring\.json"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_files_at_fault_are_named(tmp_path: Path, name: str, content: str, error: Any, message: str) -> None:
     folder = write_tiny_tokenizer(tmp_path)
@@ -168,3 +176,12 @@ def test_many_behaviors_at_once_are_as_one_by_one(tmp_path: Path) -> None:
     assert len(branches) == 2000
     for index in (0, 999, 1999):
         assert branches[index].tokens.tolist() == bundle.branch(behaviors[index]).tokens.tolist()
+
+
+def test_each_kind_of_question_has_its_own_calibration(tmp_path: Path) -> None:
+    temperatures: dict[Kind, float] = {"behavior": 1.0, "yes_no": 2.0, "choice": 4.0}
+    scoring = {"calibration": {kind: {"temperature": t} for kind, t in temperatures.items()}}
+    bundle = Bundle.load(write_tiny_tokenizer(tmp_path, scoring=scoring))
+    for kind, temperature in temperatures.items():
+        first, second = bundle.probabilities([3.0, 1.0], kind)
+        assert math.log(first / second) == pytest.approx(2 / temperature)

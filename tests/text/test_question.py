@@ -40,6 +40,12 @@ def test_faults_are_named(items: Any, param: str) -> None:
     assert caught.value.param == param
 
 
+def test_field_names_are_quoted_in_part() -> None:
+    with pytest.raises(BehaviorError) as caught:
+        read_behaviors([{"id": "a", "definition": "abc", "x" * 10_000: 1}])
+    assert len(str(caught.value)) < 200
+
+
 def test_tens_of_thousands() -> None:
     assert len(read_behaviors([f"behavior {number}" for number in range(50_000)])) == 50_000
 

@@ -90,6 +90,17 @@ def test_templates_that_run_away_are_stopped(source: str) -> None:
         Template(source).render({}, chars=10, items=1)
 
 
+@pytest.mark.parametrize("source", ["{{ '{:>900000000}'.format('a') }}", "{{ f.format(1) }}", "{{ [1] * 9 ** 9 }}"])
+def test_what_the_engine_does_not_meter_is_refused(source: str) -> None:
+    with pytest.raises(TemplateError, match="named line 2 uses padding or repetition"):
+        Template("\n" + source, "named")
+
+
+def test_plain_formatting_is_not() -> None:
+    source = "{{ '<|{}|>{}'.format('a', 1) }}{{ x[0] ~ '*' }}{{ 2 * x[0] }}"
+    assert Template(source).render({"x": [3]}, chars=0, items=0) == "<|a|>13*6"
+
+
 def test_output_has_a_cap() -> None:
     with pytest.raises(TemplateError, match="the cap is"):
         Template("{{ 'x' * 2000000 }}").render({}, chars=0, items=0)
@@ -102,6 +113,7 @@ def test_output_has_a_cap() -> None:
         ("a\n\n{{ x.y.z }}", r"named line 3 fails: UndefinedError"),
         ("{{ 1 / 0 }}", r"named line 1 fails"),
         ("{{ x | nofilter }}", r"named line 1 fails: unknown filter"),
+        ("{{ x | tojson(indent=1000000000) }}", r"named fails: ValueError"),
         ("{{ x | tojson(indent='q', separators=3) }}", r"named fails: TypeError"),
     ],
 )
@@ -110,10 +122,14 @@ def test_failures_name_template_and_line(source: str, message: str) -> None:
         Template(source, "named").render({"x": {}}, chars=0, items=0)
 
 
-def test_refusals_are_told_apart_and_scrubbed() -> None:
+def test_refusals_are_told_apart_and_quote_the_source_alone() -> None:
     template = Template("a\n{{ raise_exception('Not this: ' ~ x) }}")
-    with pytest.raises(RefusalError, match="line 2 refuses: Not this: …"):
-        template.render({"x": "secret"}, chars=0, items=0, scrub=lambda text: text.replace("secret", "…"))
+    with pytest.raises(RefusalError) as caught:
+        template.render({"x": "secret"}, chars=0, items=0)
+    assert caught.value.message == "chat_template line 2 refuses: Not this: …"
+    with pytest.raises(RefusalError) as caught:
+        Template("{{ raise_exception(x) }}").render({"x": "secret"}, chars=0, items=0)
+    assert caught.value.message == "chat_template refuses"
 
 
 def test_errors_do_not_quote_values() -> None:

@@ -103,12 +103,12 @@ class Backend(Protocol):
         ...
 
 
-def open_backend(path: Path, device: str = "cpu") -> Backend:
-    """Load the checkpoint in folder `path` on `device`: "cpu" or "null"."""
+def open_backend(path: Path, device: str = "cpu", *, threads: int | None = None) -> Backend:
+    """Load the checkpoint in folder `path` on `device`: "cpu" (`threads` of it, None measures) or "null"."""
     if device == "cpu":
         from mainspring.backend.torch_cpu import TorchBackend
 
-        return TorchBackend.open(path)
+        return TorchBackend.open(path, threads=threads)
     if device == "null":
         from mainspring.backend.null import NullBackend
 

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from mainspring.backend.handles import Handles
+from mainspring.backend.heap import keep_freed_memory
 from mainspring.backend.onednn_weights import pack_weights
 from mainspring.backend.protocol import NO_STATE, IntArray, Limits, PackedPass, PassResult
+from mainspring.backend.threads import choose_threads
 from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid
 from mainspring.model.state import State
@@ -38,7 +40,10 @@ class TorchBackend:
         self.limits = Limits(model.config.max_position_embeddings, PASS_ROWS, model.config.vocab_size)
 
     @classmethod
-    def open(cls, path: Path) -> "TorchBackend":
+    def open(cls, path: Path, *, threads: int | None = None) -> "TorchBackend":
+        """`threads` is torch's number for the whole process; None measures which pays."""
+        torch.set_num_threads(threads or choose_threads())
+        keep_freed_memory()
         return cls(load_hybrid(path))
 
     @property

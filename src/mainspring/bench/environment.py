@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-import mainspring
+from mainspring.version import __version__
 
 _PATH = re.compile(r"(?<![\w.~/…])(?:~|[A-Za-z]:)?(?!(?<=:)//)[/\\](?:[^/\\\s=:,'\"]+[/\\])*([^/\\\s=:,'\"]*)")
 _HOST = re.compile(r"://[^/\s]+")
@@ -44,11 +44,11 @@ class Environment(msgspec.Struct, frozen=True):
 
 def record(device: str | None = None) -> Environment:
     """Describe this process and machine; `device` names an accelerator, the CPU's model stands in for none."""
-    commit, dirty = _commit(Path(mainspring.__file__).resolve())
+    commit, dirty = _commit(Path(__file__).resolve())
     return Environment(
         commit=commit,
         dirty=dirty,
-        package=mainspring.__version__,
+        package=__version__,
         python=f"{platform.python_implementation()} {platform.python_version()}",
         numpy=_version("numpy"),
         torch=_version("torch"),

@@ -78,6 +78,9 @@ class Engine:
             if new and state != NO_STATE:
                 p.state, p.owned = state, True
         _distribute(parts, result, mine)
+        for part, p in zip(parts, mine, strict=True):
+            if not remaining[part.request]:  # at once: the states of all requests together may exceed any budget
+                self._end(works[part.request], p)
 
     def _check(self, work: Work, where: str) -> None:
         limits = self.backend.limits
@@ -103,16 +106,18 @@ class Engine:
             )
 
     def _wants(self, work: Work) -> bool:
-        return work.view_key is not None and work.view_key not in self.store and self.store.budget_bytes > 0
+        return work.view_key is not None and self.store.budget_bytes > 0
 
     def _begin(self, work: Work) -> _Progress:
         state = self.store.acquire(work.view_key) if work.view_key is not None else None
         return _Progress() if state is None else _Progress(state, pinned=True)
 
     def _end(self, work: Work, p: _Progress) -> None:
-        if p.pinned and work.view_key is not None:
+        """Hand the state to the store, or free it; nothing the second time."""
+        pinned, owned, p.pinned, p.owned = p.pinned, p.owned, False, False
+        if pinned and work.view_key is not None:
             self.store.unpin(work.view_key)
-        if not p.owned:
+        if not owned:
             return
         nbytes = self.backend.state_bytes(p.state)
         taken = work.view_key is not None and self.store.offer(
@@ -136,6 +141,8 @@ def _merge(works: Sequence[Work]) -> tuple[list[Work], list[tuple[int, int, int]
                 by_key[work.view_key] = i
         else:
             into = merged[i]
+            if not np.array_equal(into.view, work.view):
+                raise InputError("another view has the same key", param=f"requests[{len(places)}].view_key")
             places.append((i, len(into.branches), len(work.branches)))
             merged[i] = Work(into.view, into.branches + work.branches, into.view_key)
     return merged, places

@@ -14,6 +14,8 @@ from mainspring.errors import CheckpointError
 LINEAR, FULL = "linear_attention", "full_attention"
 SUPPORTED = ("qwen3_5_text", "qwen3_next")
 _WRAPPERS = {"qwen3_5": "qwen3_5_text"}
+MAX_ROPE_NUMBER = 1e15
+MAX_LAYERS = 1024  # of a config: ten times the deepest models, and no endless building of a hostile one
 _EXPERT_KEYS = ("num_experts", "n_routed_experts", "num_local_experts")
 
 
@@ -67,6 +69,8 @@ def read_config(folder: Path) -> HybridConfig:
         raise CheckpointError(f"{folder} holds no config.json, so it is no model folder") from None
     except (ValueError, OSError) as error:
         raise CheckpointError(f"{path} can't be read as JSON: {error}") from None
+    except RecursionError:
+        raise CheckpointError(f"{path} is nested too deeply") from None
     if not isinstance(raw, dict):
         raise CheckpointError(f"{path} holds no JSON object")
     return parse_config(raw)
@@ -81,9 +85,10 @@ def parse_config(raw: dict[str, Any]) -> HybridConfig:
     hidden = read.integer("hidden_size")
     rope = {**_mapping(text, "rope_scaling"), **_mapping(text, "rope_parameters")}
     head_dim = read.integer("head_dim", default=hidden // heads)
-    partial = float(rope.get("partial_rotary_factor", text.get("partial_rotary_factor", 0.25)))
+    partial = _rope_number(rope, text, "partial_rotary_factor", 0.25)
     _check_rope(rope)
     _check_gate(text)
+    _check_numbers(text, raw)
     config = HybridConfig(
         vocab_size=read.integer("vocab_size"),
         hidden_size=hidden,
@@ -98,7 +103,7 @@ def parse_config(raw: dict[str, Any]) -> HybridConfig:
         linear_value_head_dim=read.integer("linear_value_head_dim"),
         linear_conv_kernel_dim=read.integer("linear_conv_kernel_dim", default=4),
         rms_norm_eps=read.number("rms_norm_eps", default=1e-6),
-        rope_theta=float(rope.get("rope_theta", text.get("rope_theta", 0)) or 0),
+        rope_theta=_rope_number(rope, text, "rope_theta", None),
         rotary_dim=int(head_dim * partial),
         tie_word_embeddings=bool(text.get("tie_word_embeddings", raw.get("tie_word_embeddings", False))),
         max_position_embeddings=read.integer("max_position_embeddings", default=32768),
@@ -153,6 +158,8 @@ def _mapping(text: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _layer_types(text: dict[str, Any], layers: int) -> tuple[str, ...]:
+    if layers > MAX_LAYERS:
+        raise CheckpointError(f"config.json: {layers:,} layers, at most {MAX_LAYERS:,} are read")
     types = text.get("layer_types")
     if types is None:
         interval = text.get("full_attention_interval", 4)
@@ -165,6 +172,16 @@ def _layer_types(text: dict[str, Any], layers: int) -> tuple[str, ...]:
         if kind not in (LINEAR, FULL):
             raise CheckpointError(f"config.json: layer_types[{i}] is {kind!r:.60}; known: {LINEAR}, {FULL}")
     return tuple(types)
+
+
+def _rope_number(rope: dict[str, Any], text: dict[str, Any], key: str, default: float | None) -> float:
+    """A positive number of the rotary parameters, which older configs keep beside the sizes."""
+    value = next((part[key] for part in (rope, text) if part.get(key) is not None), default)
+    if value is None:
+        raise CheckpointError(f"config.json lacks {key!r} (in rope_parameters)")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MAX_ROPE_NUMBER:
+        raise CheckpointError(f"config.json: {key!r} must be a positive number, not {value!r:.60}")
+    return float(value)
 
 
 def _check_rope(rope: dict[str, Any]) -> None:
@@ -183,6 +200,14 @@ def _check_gate(text: dict[str, Any]) -> None:
         raise CheckpointError(f"config.json: hidden_act {act!r:.60} is not served; known: silu")
 
 
+def _check_numbers(text: dict[str, Any], raw: dict[str, Any]) -> None:
+    """Quantised weights come with scales beside them; read as they stand, they would be other numbers."""
+    for quantisation in (text.get("quantization_config"), raw.get("quantization_config")):
+        if quantisation:
+            method = quantisation.get("quant_method") if isinstance(quantisation, dict) else quantisation
+            raise CheckpointError(f"config.json: quantised weights ({method!s:.60}) are not served; take the originals")
+
+
 def _eos(text: dict[str, Any], raw: dict[str, Any]) -> tuple[int, ...]:
     value = text.get("eos_token_id", raw.get("eos_token_id"))
     values = value if isinstance(value, list) else [value]
@@ -196,8 +221,6 @@ def _check_shapes(config: HybridConfig) -> None:
     ):
         if getattr(config, many) % getattr(config, few):
             raise CheckpointError(f"config.json: {many!r} must be a multiple of {few!r}")
-    if config.rope_theta <= 0:
-        raise CheckpointError("config.json lacks 'rope_theta' (in rope_parameters)")
     if not 0 < config.rotary_dim <= config.head_dim or config.rotary_dim % 2:
         raise CheckpointError(
             f"config.json: partial_rotary_factor gives {config.rotary_dim} rotated dims of {config.head_dim}"

@@ -93,7 +93,7 @@ class GatedDeltaNet(nn.Module):
         q, k = _unit(q.reshape(len(x), Hk, dk), dk**-0.5), _unit(k.reshape(len(x), Hk, dk))
         beta = b.float().sigmoid()
         g = -self.A_log.float().exp() * F.softplus(a.float() + self.dt_bias.float())
-        initial = torch.stack([s.recurrent for s in states])
+        initial = [s.recurrent for s in states]  # read where they lie
         o, finals = self.ops.gated_delta(q, k, v.reshape(len(x), Hv, -1), beta, g, initial=initial, **where)
         if batch.update and tails is not None and finals is not None:
             for n, parent in enumerate(batch.parents):
@@ -159,9 +159,9 @@ class Block(nn.Module):
         self.mlp_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def forward(self, h: Tensor, batch: Ragged, states: Sequence[object], select: Tensor | None) -> Tensor:
-        mixed = self.mixer(self.mixer_norm(h), batch, states, select)
-        h = mixed + (h if select is None else h[select])
-        return h + self.mlp(self.mlp_norm(h))
+        # In place on fresh products, which no gradient reads: a tensor less a residual.
+        h = self.mixer(self.mixer_norm(h), batch, states, select).add_(h if select is None else h[select])
+        return self.mlp(self.mlp_norm(h)).add_(h)
 
 
 class Hybrid(nn.Module):

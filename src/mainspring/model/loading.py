@@ -1,8 +1,8 @@
 """Checkpoint folder -> Hybrid. Weights come from safetensors only; every name and shape is checked before use.
 
 Released checkpoints wrap the text model (`model.language_model.layers.*`, vision tensors skipped), text-only saves do
-not; the head may be tied; matrices may be int8 rows (`quantised`); Qwen3-Next fuses the GatedDeltaNet inputs a k-head at a time. All become the layout of
-`hybrid.py`, where products that share their input are one matrix.
+not; the head may be tied; matrices may be int8 rows (`quantised`); Qwen3-Next fuses the GatedDeltaNet inputs a k-head
+at a time. All become the layout of `hybrid.py`, where products that share their input are one matrix.
 """
 
 import json
@@ -19,6 +19,7 @@ from mainspring.model.hybrid import Hybrid, Ops
 from mainspring.model.quantised import SCALE, widen_rows
 
 _PREFIXES = ("model.language_model.", "language_model.model.", "model.", "")
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # narrower ones need scales kept elsewhere
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
@@ -136,8 +137,8 @@ class _Tensors:
             raise CheckpointError(f"tensor {name!r} has shape {list(tensor.shape)}, config.json wants {list(shape)}")
         if tensor.dtype == torch.int8 and name + SCALE in self.files:
             tensor = self._widened(name, tensor)
-        if not tensor.is_floating_point():
-            raise CheckpointError(f"tensor {name!r} holds {tensor.dtype}, not floating-point numbers")
+        if tensor.dtype not in _DTYPES:
+            raise CheckpointError(f"tensor {name!r} holds {tensor.dtype}; known: {', '.join(map(str, _DTYPES))}")
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"tensor {name!r} holds NaN or infinity")
         return tensor
@@ -159,7 +160,7 @@ def _weight_files(folder: Path) -> list[Path]:
     if index.is_file():
         try:
             names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, OSError, RecursionError):
             raise CheckpointError(f"{index.name} is no index of weight files") from None
         if any(not isinstance(name, str) or Path(name).name != name for name in names):
             raise CheckpointError(f"{index.name} names a file outside the folder")

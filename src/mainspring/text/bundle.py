@@ -123,9 +123,13 @@ class Bundle:
 
     def branches(self, questions: Sequence[Question]) -> list[Branch]:
         """The same for many, encoded at once."""
-        rendered = [[*self._ask(question), *self.suffix] for question in questions]
+        rendered = [self.branch_pieces(question) for question in questions]
         tokens = self.chat.encode_many(rendered)
         return [Branch(ids, self._label_ids(question)) for ids, question in zip(tokens, questions, strict=True)]
+
+    def branch_pieces(self, question: Question) -> list[Piece]:
+        """The rendered text of a branch by origin, as a view has it in `pieces`."""
+        return [*self._ask(question), *self.suffix]
 
     def probabilities(self, logits: npt.ArrayLike, kind: Kind = "behavior") -> Floats:
         """Of label logits [..., labels]; see `text.probability`."""
@@ -171,7 +175,7 @@ class Bundle:
             check_options(len(question.options), answers)
             context["options"] = [guard.leaf(text, f"options[{i}]") for i, text in enumerate(question.options)]
         template = self.questions[question.kind]
-        return guard.pieces(template.render(context, chars=size, items=len(guard.leaves), scrub=guard.scrub))
+        return guard.pieces(template.render(context, chars=size, items=len(guard.leaves)))
 
     def _label_ids(self, question: Question) -> Ids:
         return np.array(self.answers[question.kind].ids[: len(question.labels)], dtype=np.uint32)

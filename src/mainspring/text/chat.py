@@ -54,9 +54,7 @@ class Chat:
             "enable_thinking": thinking,
         }
         items = len(messages) + len(guard.leaves)
-        return guard.pieces(
-            self.template.render(context, chars=max(chars, guard.chars), items=items, scrub=guard.scrub)
-        )
+        return guard.pieces(self.template.render(context, chars=max(chars, guard.chars), items=items))
 
     def ask(self, guard: Guard) -> tuple[dict[str, str], int]:
         """The user turn that stands for any question, and the number of its leaf."""

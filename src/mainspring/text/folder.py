@@ -83,6 +83,8 @@ def _json(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, msgspec.DecodeError) as error:
         raise ModelError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ModelError(f"{path} is nested too deeply") from None
     if not isinstance(value, dict):
         raise ModelError(f"{path} holds no JSON object")
     return value
@@ -137,7 +139,7 @@ def _added(tokenizer: bytes) -> list[dict[str, Any]]:
     """Empty for what is no tokenizer document: whoever loads it says so."""
     try:
         return msgspec.json.decode(tokenizer, type=_Added).added_tokens or []
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return []
 
 

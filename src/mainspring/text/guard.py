@@ -1,8 +1,8 @@
 """Marks that carry the origin of text through a template, so that users' text can never become control.
 
 Every user string (a *leaf*) enters the template as START digits TEXT END, inside its own leading and trailing white
-space, with a BREAK after every character that a control token can begin with and before every character that one can
-end with. The marks are noncharacters (U+FDD0 to U+FDEF) that occur nowhere in the leaves. Hence:
+space, with a BREAK on both sides of every character that a control token can begin or end with. The marks are
+noncharacters (U+FDD0 to U+FDEF) that occur nowhere in the leaves. Hence:
 
 - no control string in the output stems from user text, whole, split over leaves, or completed by template text;
 - nor does a user's `</think>` or `<tool_response>` steer the template's own logic;
@@ -67,8 +67,7 @@ class ControlFinder:
         longest_first = sorted(tokens, key=lambda text: (-len(text), text))
         self.tokens = tokens
         self.regex = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-        self.first = tuple(sorted({text[0] for text in tokens}))
-        self.last = tuple(sorted({text[-1] for text in tokens}))
+        self.edges = tuple(sorted({text[0] for text in tokens} | {text[-1] for text in tokens}))
 
     def split(self, text: str) -> list[Piece]:
         """Template text as template and control pieces."""
@@ -98,6 +97,7 @@ class Guard:
         self._digits = marks[3:_ROLES]
         self._scan = re.compile(f"{self._start}([{self._digits}]*)|{self._end}")
         self._own = {ord(mark): REPLACEMENT for mark in marks}
+        self._any = re.compile(f"[{marks}]")
         self._enabled = enabled
         self.leaves: list[Leaf] = []
         self.chars = 0
@@ -115,10 +115,8 @@ class Guard:
             return text
         at = text.index(core[0]) if text[0].isspace() else 0
         lead, trail = text[:at], text[at + len(core) :]
-        for char in self._finder.first:
-            core = core.replace(char, char + self._break)
-        for char in self._finder.last:
-            core = core.replace(char, self._break + char)
+        for char in self._finder.edges:
+            core = core.replace(char, f"{self._break}{char}{self._break}")
         return Marked(f"{lead}{self._start}{self._number(number)}{core}{self._end}{trail}")
 
     def pieces(self, output: str) -> list[Piece]:
@@ -132,7 +130,7 @@ class Guard:
                 pieces.append(Piece("user", self._clean(text), leaf))
             else:
                 pieces += self._template(text, leaf)
-            leaf = None if match[1] is None else self._value(match[1])
+            leaf = self._value(match[1]) if match[1] else None
             at = match.end()
         return pieces + self._template(output[at:], leaf)
 
@@ -141,16 +139,11 @@ class Guard:
         blank = (number for number, leaf in enumerate(self.leaves) if not leaf.text.strip())
         return {*blank, *(piece.leaf for piece in pieces if piece.leaf is not None)}
 
-    def scrub(self, text: str) -> str:
-        """`text` without any user text that is still marked in it: error messages never quote a conversation."""
-        parts = (("…" if piece.kind == "user" else piece.text) for piece in self.pieces(text))
-        return "".join(parts)
-
     def _template(self, text: str, leaf: int | None) -> list[Piece]:
         pieces = self._finder.split(text)
-        if leaf is None and self._break not in text:
+        if leaf is None and (text.isascii() or not self._any.search(text)):
             return pieces
-        return [Piece(piece.kind, self._clean(piece.text), leaf) for piece in pieces]
+        return [Piece(piece.kind, self._any.sub("", piece.text), leaf) for piece in pieces]
 
     def _clean(self, text: str) -> str:
         return text.replace(self._break, "")
@@ -165,8 +158,9 @@ class Guard:
             digits = self._digits[digit] + digits
         return digits or self._digits[0]
 
-    def _value(self, digits: str) -> int:
-        return int("".join(str(self._digits.index(digit)) for digit in digits) or "0", 4)
+    def _value(self, digits: str) -> int | None:
+        number = int("".join(str(self._digits.index(digit)) for digit in digits), 4)
+        return number if number < len(self.leaves) else None
 
 
 def choose_marks(data: bytes) -> tuple[str, bool]:

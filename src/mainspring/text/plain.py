@@ -53,6 +53,8 @@ def split_document(raw: bytes, where: str) -> Parts:
         size = 1 + max(max(vocabulary.values()), max((token["id"] for token in added), default=0))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise TokenizerError(f"{where} is not a tokenizer document: {type(error).__name__}: {error}") from None
+    except RecursionError:
+        raise TokenizerError(f"{where} is nested too deeply") from None
     unk = model.get("unk_token")
     if isinstance(model["vocab"], dict):
         for token in control:

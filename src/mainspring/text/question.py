@@ -95,7 +95,7 @@ def _behavior(item: Behavior | str | Mapping[str, Any], where: str) -> Behavior:
         if not isinstance(item.get(key), str):
             raise BehaviorError("a string is needed", param=f"{where}.{key}")
     if unknown := sorted(str(key) for key in item if key not in ("id", "definition")):
-        raise BehaviorError(f"unknown fields {unknown[:5]}", param=where)
+        raise BehaviorError(f"unknown fields {[key[:40] for key in unknown[:5]]}", param=where)
     return Behavior(item["id"], item["definition"])
 
 

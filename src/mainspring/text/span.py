@@ -4,11 +4,12 @@ Plain frozen records without behaviour beyond small conveniences. Text is kept e
 lone surrogates (not encodable in UTF-8), which readers replace by U+FFFD and report.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 Role = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = get_args(Role)
 Json = Any  # what `msgspec.json.decode` returns: dict, list, str, int, float, bool, None
 
 

@@ -5,11 +5,14 @@ instruction and one per 64 bytes of text handled) bounds time and memory, and ou
 one that `transformers` gives its templates: trim_blocks, lstrip_blocks, loop controls, Python's string and dict
 methods, `tojson`, `raise_exception`, `strftime_now`, `{% generation %}`. The clock is an argument: a score does not
 depend on the day it is asked for.
+
+Two things the engine does not meter, padding by `str.format` and the printing of repeated lists, are refused where the
+source shows them. A template that builds the latter out of sight can still waste seconds and is stopped by the cap.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -23,11 +26,13 @@ FUEL_PER_ITEM = 2048  # an item is a message, a call, a tool, a string of a sche
 OUTPUT_FLOOR_CHARS = 1 << 20
 OUTPUT_PER_CHAR = 8
 SOURCE_CHARS = 1 << 20
+MOST_INDENT = 16
 CLOCK = datetime(2025, 1, 1, 12)
 
 # Provenance marks (text/guard.py) pass through `tojson` unescaped and without influence on the order of keys.
 _MARKS = re.compile("[\ufdd0-\ufdef]+")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\ufdd0-\ufdef]+")
+_UNMETERED = re.compile(r"""(?<!["'])\s*\.\s*format\s*\(|:[^"'}]*\}[^"']*["']\s*\.\s*format\s*\(|\]\s*\*|\*\s*\[""")
 _RAISES = re.compile(r"""raise_exception\(\s*(["'])(.+?)\1""")
 _GENERATION = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 
@@ -60,21 +65,19 @@ class Template:
             raise TemplateError(f"{name} has {len(source):,} characters, the limit is {SOURCE_CHARS:,}")
         self.source = source
         self.name = name
+        if unmetered := next(_unmetered(source), None):
+            raise TemplateError(f"{name} line {unmetered} uses padding or repetition that can't be bounded")
         self._clock = clock
         self._environments: dict[int, minijinja.Environment] = {}
         self._environment(FUEL_FLOOR)
 
-    def render(
-        self, context: Mapping[str, Any], *, chars: int, items: int, scrub: Callable[[str], str] | None = None
-    ) -> str:
-        """The output. `chars` and `items` size the input and with it fuel and cap; `scrub` cleans error messages."""
+    def render(self, context: Mapping[str, Any], *, chars: int, items: int) -> str:
+        """The output. `chars` and `items` size the input and with it fuel and cap."""
         environment = self._environment(FUEL_FLOOR + FUEL_PER_CHAR * chars + FUEL_PER_ITEM * items)
         try:
             text: str = environment.render_template("template", **context)
         except _Raised as raised:
-            message = str(raised)
-            said = scrub(message) if scrub else message
-            raise RefusalError(f"{self._at(self._line_of(message))} refuses: {said[:300]}") from None
+            raise self._refusal(str(raised)) from None
         except minijinja.TemplateError as error:
             raise self._failure(error) from None
         except Exception as error:  # a filter or method of Python's that the template misused
@@ -110,12 +113,13 @@ class Template:
     def _at(self, line: int | None) -> str:
         return self.name if line is None else f"{self.name} line {line}"
 
-    def _line_of(self, message: str) -> int | None:
-        """The line of a `raise_exception` whose message is (or begins with) a literal."""
+    def _refusal(self, message: str) -> RefusalError:
+        """Of what the template says, only what stands in its source: the rest may be a conversation's text."""
         for match in _RAISES.finditer(self.source):
             if message.startswith(match[2]):
-                return self.source.count("\n", 0, match.start()) + 1
-        return None
+                line = self.source.count("\n", 0, match.start()) + 1
+                return RefusalError(f"{self._at(line)} refuses: {match[2]}{'' if message == match[2] else '…'}")
+        return RefusalError(f"{self.name} refuses")
 
 
 def to_json(
@@ -127,6 +131,8 @@ def to_json(
 ) -> str:
     """json.dumps as `transformers` hands it to templates, not the HTML-safe kind."""
     pair = None if separators is None else (str(separators[0]), str(separators[1]))
+    if (indent or 0) > MOST_INDENT or (pair and len(pair[0]) + len(pair[1]) > MOST_INDENT):
+        raise ValueError("indent or separators out of proportion")  # outside the engine no fuel is counted
     if sort_keys:
         value = _sorted(value)
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=pair, default=_plain_number)
@@ -148,6 +154,13 @@ def _plain_number(value: Any) -> Any:
     if isinstance(value, Number):
         return value.value
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _unmetered(source: str) -> Iterator[int]:
+    """Lines of blocks and expressions that do what the engine does not meter."""
+    for match in re.finditer(r"\{[%{].*?[%}]\}", source, re.DOTALL):
+        if found := _UNMETERED.search(match[0]):
+            yield source.count("\n", 0, match.start() + found.start()) + 1
 
 
 def _raise(message: Any = "") -> None:

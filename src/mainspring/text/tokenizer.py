@@ -64,6 +64,8 @@ class Tokenizer:
 
     def encode_texts(self, texts: Sequence[str]) -> list[Ids]:
         """`encode_text` for many texts, none of which may hold lone surrogates."""
+        if not texts:
+            return []
         found = self._encode(texts)
         self._calls += 1
         if self._calls % SAMPLE == 0 and self.implementation != "tokenizers":

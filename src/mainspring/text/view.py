@@ -6,7 +6,8 @@ what the template drops is moved into text where it matters (reasoning, tool cal
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -16,7 +17,7 @@ from mainspring.text.chat import Chat, split_at, text_of
 from mainspring.text.fast import Ids
 from mainspring.text.guard import Guard, Piece
 from mainspring.text.messages import LEVELS, Builder, Plan, arrange
-from mainspring.text.span import Note, Span
+from mainspring.text.span import ROLES, Note, Span
 from mainspring.text.template import RefusalError
 
 SEPARATE_NOTES = 4  # more leaves than this of one kind share a note
@@ -49,10 +50,12 @@ class Rendered:
 
 def render_prompt(chat: Chat, span: Span, *, thinking: bool = False, limit: int | None = None) -> View:
     """The input of a span with the generation prompt after it; the template has the last word on its shape."""
-    guard, size = chat.guard(span)
-    builder = Builder(guard, Plan())
-    messages = [turn.message() for turn in builder.turns(msgspec.structs.replace(span, output=()), 0)]
-    pieces = chat.render(messages, guard, tools=builder.tools(span), chars=size, thinking=thinking)
+    check_roles(span)
+    with _shallow():
+        guard, size = chat.guard(span)
+        builder = Builder(guard, Plan())
+        messages = [turn.message() for turn in builder.turns(msgspec.structs.replace(span, output=()), 0)]
+        pieces = chat.render(messages, guard, tools=builder.tools(span), chars=size, thinking=thinking)
     return View(chat.encode(pieces, limit), tuple(pieces), tuple(builder.notes))
 
 
@@ -81,23 +84,40 @@ def settle(chat: Chat, span: Span, choice: int, plan: Plan | None = None) -> Ren
 def check(span: Span, choice: int) -> None:
     if not span.input and not span.output:
         raise SpanError("the span holds no message", param="span")
+    check_roles(span)
     if choice < 0 or choice >= max(1, len(span.output)):
         raise SpanError(f"the span has {len(span.output)} choices, number {choice} is not among them", param="choice")
 
 
-def render(chat: Chat, span: Span, choice: int, plan: Plan) -> Rendered:
+def check_roles(span: Span) -> None:
+    """Roles are the one text that templates get unmarked, and records made in Python are checked by nobody else."""
+    for side, messages in (("input", span.input), ("output", span.output)):
+        for index, message in enumerate(messages):
+            if str(message.role) not in ROLES:
+                raise SpanError(f"unknown role, known are {', '.join(ROLES)}", param=f"{side}[{index}].role")
+
+
+@contextmanager
+def _shallow() -> Iterator[None]:
+    """JSON deeper than Python's stack is the span's fault."""
     try:
+        yield
+    except RecursionError:
+        raise SpanError("JSON nested too deeply to be rendered", param="span") from None
+
+
+def render(chat: Chat, span: Span, choice: int, plan: Plan) -> Rendered:
+    """One rendering, as the plan says. TemplateError, RefusalError."""
+    with _shallow():
         guard, size = chat.guard(span)
         builder = Builder(guard, plan)
         turns = builder.turns(span, choice)
-        tools = [] if plan.tools else builder.tools(span)
         if span.tools and plan.tools:
             turns = builder.with_tools_text(turns, span)
+        tools = [] if plan.tools else builder.tools(span)
         messages = [turn.message() for turn in arrange(turns, plan.level, builder.notes)]
         question, number = chat.ask(guard)
         pieces = chat.render([*messages, question], guard, tools=tools, chars=size)
-    except RecursionError:
-        raise SpanError("JSON nested too deeply to be rendered", param="span") from None
     before, after = split_at(pieces, number, chat.template.name)
     return Rendered(plan, before, after, guard, builder.notes)
 

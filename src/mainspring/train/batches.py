@@ -141,7 +141,9 @@ class Batches:
         return targets * (1 - self.smoothing) + self.smoothing / 3
 
 
-def held_out(data: TrainingData, split: int, *, tokens: int, pad: int = 0, limit: int | None = None) -> Iterator[tuple[Array, Step]]:
+def held_out(
+    data: TrainingData, split: int, *, tokens: int, pad: int = 0, limit: int | None = None
+) -> Iterator[tuple[Array, Step]]:
     """Batches (row numbers, arrays) over the rows of a held-out split, each row with its own definition and view."""
     rows = np.flatnonzero(data.rows.split == split)
     if limit is not None and len(rows) > limit:

@@ -1,12 +1,12 @@
 """One TOML file -> one frozen record; every key has a default but `out`.
 
-    out = "build/scorer"          # run folder: prepared data, checkpoints, the trained model
-    sources = "data/sources"      # archives and token table, as shipped
-    data = ["labels.jsonl"]       # your own labelled rows instead of the sources (columns of the behavior benchmark)
-    base = "path/to/checkpoint"   # go on from any supported checkpoint; none: from scratch
-    tune = "all"                  # all | head | lora, of a base
-    [shape]                       # of a model from scratch
-    [training]                    # length, rates, batch
+out = "build/scorer"          # run folder: prepared data, checkpoints, the trained model
+sources = "data/sources"      # archives and token table, as shipped
+data = ["labels.jsonl"]       # your own labelled rows instead of the sources (columns of the behavior benchmark)
+base = "path/to/checkpoint"   # go on from any supported checkpoint; none: from scratch
+tune = "all"                  # all | head | lora, of a base
+[shape]                       # of a model from scratch
+[training]                    # length, rates, batch
 """
 
 import tomllib

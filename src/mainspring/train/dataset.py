@@ -17,7 +17,7 @@ import numpy as np
 
 from mainspring.text.bundle import Bundle
 from mainspring.text.question import Behavior as Question
-from mainspring.text.span import Message, Span, Text, ToolCall, ToolResult
+from mainspring.text.span import Message, Text, ToolCall, ToolResult
 from mainspring.train import splits
 from mainspring.train.arrays import Ragged, Rows, TrainingData
 from mainspring.train.content.examples import Example, Row, rng_for, rule_examples

@@ -50,7 +50,7 @@ def score_rows(scorer: Scorer, rows: Iterable[Labelled], *, say: Callable[[str],
         asked.setdefault(view.tokens.tobytes(), (view, []))[1].append((number, row.definition))
     logits = np.zeros((len(kept), 3))
     for done, (view, questions) in enumerate(asked.values()):
-        found, _ = scorer._run(view, [Behavior(str(n), text) for n, text in questions])
+        found, _ = scorer._run(view, [Behavior(str(n), text) for n, text in questions], "data")
         for (number, _), values in zip(questions, found, strict=True):
             logits[number] = values
         if done % 500 == 499:
@@ -98,7 +98,10 @@ def plot(scored: Scored, calibration: Calibration, to: Path) -> bool:
 
 def table(found: dict[str, Any]) -> str:
     """For the terminal and the card, as Markdown."""
-    lines = ["| rows of | n | F1 present | AUC (behaviors) | ECE | Brier | untold recall / precision |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| rows of | n | F1 present | AUC (behaviors) | ECE | Brier | untold recall / precision |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name, m in found.items():
         low, high = m["intervals"]["auc"]
         auc = f"{m['auc']:.3f} [{low:.3f}, {high:.3f}] ({m['behaviors']})" if m["behaviors"] else "-"

@@ -1,82 +1,21 @@
-"""How near a definition is to what was trained on, from its tokens alone.
-
-A training behavior is the bag of tokens of all its wordings; tokens weigh by how few behaviors have them. Familiarity
-is the largest cosine between a definition's bag and a behavior's, from 0 to 1. It says nothing about the answer: a
-definition far from training is answered as well as the model can, and flagged.
-"""
+"""Bags of tokens of the behaviors that were trained on, for `text.familiarity`."""
 
 from collections import Counter
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from mainspring.text.familiarity import Familiarity
 from mainspring.train.arrays import TrainingData
 from mainspring.train.splits import TRAIN
 
-FILE = "familiarity.npz"
 
-
-@dataclass(frozen=True)
-class Familiarity:
-    """Weight of each token, and a row of weighted, normalised counts for each behavior (tokens x behaviors, sparse)."""
-
-    weight: npt.NDArray[np.float32]  # [vocab]
-    tokens: npt.NDArray[np.int32]  # of all behaviors, one after another
-    owners: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float32]
-
-    @classmethod
-    def of(cls, data: TrainingData) -> "Familiarity":
-        """Of the behaviors with training rows; those that carry a parameter count as one a name."""
-        bags: dict[str, Counter[int]] = {}
-        for number in np.unique(data.rows.behavior[data.rows.split == TRAIN]):
-            name = str(data.behaviors[number])
-            full = name.startswith(("persona:", "user_persona:"))
-            bag = bags.setdefault(name if full else name.partition(":")[0], Counter())
-            for wording in data.wordings[number]:
-                bag.update(set(data.definitions[wording].tolist()))
-        size = int(data.definitions.values.max()) + 1
-        held = np.zeros(size, np.float32)
-        for bag in bags.values():
-            held[list(bag)] += 1
-        weight = np.log((1 + len(bags)) / (1 + held)).astype(np.float32)
-        tokens, owners, values = [], [], []
-        for owner, bag in enumerate(bags.values()):
-            kept = dict(bag.most_common(120))
-            row = np.array([np.sqrt(count) * weight[token] for token, count in kept.items()], np.float32)
-            tokens += list(kept)
-            owners += [owner] * len(kept)
-            values += (row / max(float(np.linalg.norm(row)), 1e-6)).tolist()
-        return cls(weight, np.array(tokens, np.int32), np.array(owners, np.int32), np.array(values, np.float32))
-
-    def __call__(self, tokens: npt.ArrayLike) -> float:
-        """Of a branch's tokens."""
-        found = np.unique(np.asarray(tokens, np.int64))
-        unseen = float(np.log(1.0 + (self.owners.max(initial=0) + 1)))
-        known = found[found < len(self.weight)]
-        weights = self.weight[known]
-        norm = float(np.sqrt((weights**2).sum() + (len(found) - len(known)) * unseen**2))
-        query = np.zeros(len(self.weight), np.float32)
-        query[known] = weights
-        scores = np.bincount(self.owners, self.values * query[self.tokens])
-        return float(scores.max(initial=0.0) / norm) if norm else 0.0
-
-    def save(self, folder: Path) -> None:
-        np.savez_compressed(
-            folder / FILE, allow_pickle=False, weight=self.weight.astype(np.float16), tokens=self.tokens.astype(np.uint16),
-            owners=self.owners.astype(np.uint16), values=self.values.astype(np.float16),
-        )  # fmt: skip
-
-    @classmethod
-    def load(cls, folder: Path) -> "Familiarity | None":
-        """None where the folder has none."""
-        path = folder / FILE
-        if not path.is_file():
-            return None
-        with np.load(path) as found:
-            f32, i32 = np.float32, np.int32
-            return cls(
-                found["weight"].astype(f32), found["tokens"].astype(i32), found["owners"].astype(i32), found["values"].astype(f32)
-            )
+def familiarity_of(data: TrainingData) -> Familiarity:
+    """Behaviors that carry a parameter (a tool's name) count as one a name."""
+    bags: dict[str, Counter[int]] = {}
+    for number in np.unique(data.rows.behavior[data.rows.split == TRAIN]):
+        name = str(data.behaviors[number])
+        full = name.startswith(("persona:", "user_persona:"))
+        bag = bags.setdefault(name if full else name.partition(":")[0], Counter())
+        for wording in data.wordings[number]:
+            bag.update(set(data.definitions[wording].tolist()))
+    return Familiarity.of(list(bags.values()), int(data.definitions.values.max()) + 1)

@@ -84,7 +84,8 @@ def _block(block: Block, views: Tensor, branches: Tensor, layout: _Layout) -> tu
     mixer: Callable[..., tuple[Tensor, Tensor]] = _delta if isinstance(block.mixer, GatedDeltaNet) else _attention
     mixed = mixer(block.mixer, _norm(views, block.mixer_norm), _norm(branches, block.mixer_norm), layout)
     return tuple(  # type: ignore[return-value]
-        _mlp(block, h + F.dropout(m, layout.dropout), layout.dropout) for h, m in zip((views, branches), mixed, strict=True)
+        _mlp(block, h + F.dropout(m, layout.dropout), layout.dropout)
+        for h, m in zip((views, branches), mixed, strict=True)
     )
 
 
@@ -165,9 +166,7 @@ def _scan(Q: Tensor, K: Tensor, V: Tensor, beta: Tensor, c: Tensor, S: Tensor | 
     return out.transpose(2, 3).reshape(M, n * C, H, dv), state
 
 
-def _decayed(
-    KK: Tensor, QK: Tensor, Q: Tensor, K: Tensor, V: Tensor, beta: Tensor, c: Tensor
-) -> tuple[Tensor, ...]:
+def _decayed(KK: Tensor, QK: Tensor, Q: Tensor, K: Tensor, V: Tensor, beta: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     D = (c - c.mT).clamp(max=0).exp()
     grow, last = c.exp(), c[..., -1:, :]
     return KK * beta * D, (QK * D).tril(), V * beta, K * (beta * grow), K * (last - c).exp(), Q * grow, last.exp()

@@ -38,7 +38,11 @@ class Trainable(nn.Module):
 
     def embedding(self) -> Tensor:
         """[vocab, d], tied to the head."""
-        base = self.model.embed.weight if self.table is None else EMBEDDING_STD * F.linear(self.table, self.projection).float()
+        base = (
+            self.model.embed.weight
+            if self.table is None
+            else EMBEDDING_STD * F.linear(self.table, self.projection).float()
+        )
         return base.index_add(0, self.free, self.rows)
 
     @torch.no_grad()

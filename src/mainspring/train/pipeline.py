@@ -28,7 +28,7 @@ from mainspring.train.calibrate import fit
 from mainspring.train.config import Config
 from mainspring.train.curve import draw_curve
 from mainspring.train.dataset import examples, prepare
-from mainspring.train.familiarity import Familiarity
+from mainspring.train.familiarity import familiarity_of
 from mainspring.train.labelled import prepare_labelled
 from mainspring.train.loop import Run
 from mainspring.train.parameters import Trainable, add_lora, config_of, fresh
@@ -39,7 +39,9 @@ from mainspring.train.splits import CALIBRATION
 Say = Callable[[str], None]
 
 
-def train_scorer(config: Config, *, device: str = "auto", stop_after_s: float = math.inf, say: Say = print) -> Path | None:
+def train_scorer(
+    config: Config, *, device: str = "auto", stop_after_s: float = math.inf, say: Say = print
+) -> Path | None:
     """The trained model's folder, None where the time was up first: the same call goes on from there."""
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     started = time.monotonic()
@@ -122,7 +124,7 @@ def _finish(config: Config, run: Run, skeleton: Path, data: TrainingData) -> Pat
     save_hybrid(run.trained.cpu().fold(), folder)
     if config.training.quantise:
         quantise_folder(folder)
-    Familiarity.of(data).save(folder)
+    familiarity_of(data).save(folder)
     return folder
 
 

@@ -50,6 +50,12 @@ def test_everything_about_a_pair() -> None:
     assert noted == {("request", "temperature"), ("", "id"), ("response", "id, object, usage")}
 
 
+def test_a_failed_call_has_no_answer() -> None:
+    read = read_span({"messages": [USER], "response": {"error": {"message": "overloaded"}}})
+    assert read.span.output == ()
+    assert [(note.where, note.detail) for note in read.notes] == [("response", "error")]
+
+
 def test_no_answer_yet() -> None:
     for last in (USER, {"role": "tool", "content": "x"}):
         assert read_span([USER, SAID, last]).span.output == ()

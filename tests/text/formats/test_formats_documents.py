@@ -144,6 +144,13 @@ def test_json_at_its_edges(raw: bytes) -> None:
     assert item.read.span.input[0].text
 
 
+def test_work_is_bounded_by_the_limits() -> None:
+    """Each of these took minutes, or all memory, where a step was quadratic or a limit was checked at the end."""
+    for raw in (b"[" + b"[]," * 1_000_000 + b"[]]", b"[" * 5000 + b'"\\' * 1_000_000, b"{\n" * 1_000_000):
+        assert 1 <= len(list(read_document(raw))) <= 10_001
+    assert len(list(read_stream(io.BytesIO(b"\n" * 1_000_000 + LINE)))) == 1
+
+
 @pytest.mark.parametrize("levels", [130, 1000, 100_000])
 def test_depth(levels: int) -> None:
     for raw in (b"[" * levels + b"]" * levels, b'{"a":' * levels + b"1" + b"}" * levels):
@@ -208,3 +215,15 @@ def test_a_stream_of_lines_is_not_held() -> None:
     tracemalloc.stop()
     assert count == 200
     assert peak < 20_000_000
+
+
+@pytest.mark.parametrize(
+    "wrap", ["%s", "[%s, %s]", '{"spans": [%s]}', '{"resourceSpans": [{"scopeSpans": [{"spans": [%s]}]}]}']
+)
+def test_what_is_replaced_is_noted_span_by_span(wrap: str) -> None:
+    span = r'{"attributes": {"gen_ai.prompt.0.content": "a \ud800", "gen_ai.completion.0.content": "b"}}'
+    for item in read((wrap % ((span,) * wrap.count("%s"))).encode()):
+        assert item.read
+        assert [(note.kind, note.where) for note in item.read.notes] == [
+            ("replaced", "attributes.gen_ai.prompt.0.content")
+        ]

@@ -1,7 +1,8 @@
 """The gated delta rule over ragged sequences (Yang, Kautz, Hatamizadeh 2024, "Gated Delta Networks").
 
-A sequence n owns rows offsets[n]:offsets[n+1]; it starts from state `initial[parents[n]]` (zero where parents[n] < 0)
-and sees no other sequence. A v-head h has state S [dk, dv] and, with k-head h // r (r = Hv / Hk),
+A sequence n owns rows offsets[n]:offsets[n+1]; it starts from state `initial[parents[n]]` (zero where parents[n] < 0;
+a list of states or one array of them) and sees no other sequence. A v-head h has state S [dk, dv] and, with k-head
+h // r (r = Hv / Hk),
 
     S <- exp(g_t) S;   delta = beta_t (v_t - S^T k_t);   S <- S + k_t delta^T;   o_t = S^T q_t
 
@@ -33,6 +34,6 @@ class GatedDelta(Protocol[Array]):
         *,
         lengths: Sequence[int],
         parents: Sequence[int],
-        initial: Array | None,
+        initial: Sequence[Array] | Array | None,
         keep: bool,
     ) -> tuple[Array, Array | None]: ...

@@ -1,9 +1,9 @@
-"""Chunk-parallel form in plain torch: matrix products of 64 rows instead of 64 dependent steps.
+"""Chunk-parallel form in plain torch: matrix products of 32 or 64 rows instead of as many dependent steps.
 
 Within a chunk, with c = cumsum(g), D_ij = exp(c_i - c_j) for i >= j, A = strict_tril(diag(beta) K K^T * D) and
 T = (I + A)^-1:
 
-    V' = T (diag(beta) V - diag(beta e^c) K S)
+    V' = T diag(beta) (V - diag(e^c) K S)
     o  = (Q e^c) S + tril(Q K^T * D) V';   S <- e^{c_last} S + (K e^{c_last - c})^T V'
 
 so only V' and S depend on earlier chunks, three small products a chunk; the rest is batched over all. Sequences that
@@ -19,6 +19,12 @@ from torch import Tensor
 
 from mainspring.ops.gated_delta import CHUNK_ROWS
 
+# One sequence goes in chunks of 32 rows where heads are small (the products within a chunk then weigh as much as those
+# with the state), 8 chunks at once, whose two dozen matrices stay in the cache: 2,000 tokens at 8 heads of 64 on two
+# cores in 12.2 ms, not 14.9 (chunks of 64) or 18.4 (all chunks at once).
+SMALL_HEAD, SMALL_CHUNK_ROWS = 64, 32
+BLOCK_ROWS = 256
+
 
 def gated_delta(
     q: Tensor,
@@ -29,7 +35,7 @@ def gated_delta(
     *,
     lengths: Sequence[int],
     parents: Sequence[int],
-    initial: Tensor | None,
+    initial: Sequence[Tensor] | Tensor | None,
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
     Hv, dk, dv = v.shape[1], k.shape[2], v.shape[2]
@@ -73,8 +79,18 @@ def _short_groups(
 
 def _scan(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
     """One sequence from state S [Hv, dk, dv]: (o [T, Hv, dv], final state)."""
+    outs = []
+    for first in range(0, len(v), BLOCK_ROWS):
+        rows = slice(first, first + BLOCK_ROWS)
+        out, S = _scan_block(q[rows], k[rows], v[rows], beta[rows], g[rows], S)
+        outs.append(out)
+    return outs[0] if len(outs) == 1 else torch.cat(outs), S
+
+
+def _scan_block(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
+    """A few chunks at once: their two dozen matrices stay in the cache."""
     T = len(v)
-    C = min(CHUNK_ROWS, max(T, 1))
+    C = min(SMALL_CHUNK_ROWS if max(k.shape[2], v.shape[2]) <= SMALL_HEAD else CHUNK_ROWS, max(T, 1))
     n = -(-T // C)
     chunks = _Chunks(*(_pad_rows(x, n * C) for x in (q, k, v, beta, g)), n=n, C=C)
     states, news = [], []
@@ -120,20 +136,20 @@ class _Chunks:
         b = beta.view(n, C, Hv).transpose(1, 2)[..., None]
         c = g.view(n, C, Hv).transpose(1, 2).double().cumsum(-1)[..., None]
         # Neighbours' c differ little but are large under strong decay: fp32 sums cost 20 times the error (3e-6 of max).
-        # Above the diagonal c_i - c_j >= 0 could overflow; those entries are never used.
-        D = (c - c.transpose(-1, -2)).clamp_(max=0).type_as(g).exp_()
+        above = torch.full((C, C), -torch.inf, dtype=g.dtype, device=g.device).triu(1)
+        D = (c - c.transpose(-1, -2)).type_as(g).add_(above).exp_()
         last = (c[:, :, -1:] - c).type_as(g)
         grow = c.type_as(g).exp()
-        QK = _per_v_head(torch.matmul(Q, K.transpose(-1, -2)), ratio)
+        KK, QK = (_per_v_head(torch.matmul(x, K.transpose(-1, -2)), ratio) for x in (K, Q))
         K, Q = _per_v_head(K, ratio), _per_v_head(Q, ratio)
-        Kb = K * b
-        A = torch.matmul(Kb, K.transpose(-1, -2)) * D
         eye = torch.eye(C, dtype=g.dtype, device=g.device)
-        self.inverse = torch.linalg.solve_triangular(A, eye.expand_as(A), upper=False, unitriangular=True)
-        self.V = V * b
-        self.K_in = Kb * grow
+        A = KK * (D * b)  # its diagonal is taken for one
+        inverse = torch.linalg.solve_triangular(A, eye.expand_as(A), upper=False, unitriangular=True)
+        self.inverse = inverse * b.transpose(-1, -2)
+        self.V = V
+        self.K_in = K * grow
         self.Q = Q * grow
-        self.QK = (QK * D).tril()
+        self.QK = QK * D
         self.K_out = K * last.exp()
         self.decay = grow[:, :, -1:]
 

@@ -15,7 +15,7 @@ def gated_delta(
     *,
     lengths: Sequence[int],
     parents: Sequence[int],
-    initial: Tensor | None,
+    initial: Sequence[Tensor] | Tensor | None,
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
     _, Hv, dv = v.shape

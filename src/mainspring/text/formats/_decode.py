@@ -14,7 +14,7 @@ from mainspring.errors import MalformedError, TooLargeError
 from mainspring.text.formats._reading import loads
 from mainspring.text.span import Json
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def text_of(raw: bytes, line: int = 1) -> str:

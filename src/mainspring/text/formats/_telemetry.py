@@ -125,6 +125,8 @@ def _insert(root: dict[str, Json], path: list[str], value: Json) -> None:
 def telemetry(data: Json) -> Telemetry | None:
     """None where nothing names a convention for language model calls."""
     if isinstance(data, list):
+        if not data or as_event(data[0], "") is None:
+            return None
         events = read_events(data, "")
         one = events and all(event.name.startswith("gen_ai.") and event.name != DETAILS for event in events)
         return Telemetry({}, {}, "", events) if one else None

@@ -83,7 +83,9 @@ def _is_request(value: dict[str, Json]) -> bool:
 def read_output_value(r: Reading, value: Json, where: str) -> None:
     """An answer as text, message, parts, choices, or the response around them; null is no answer."""
     inner = decoded(r, value, where)
-    if isinstance(inner, dict) and _is_envelope(inner):
+    if isinstance(inner, dict) and inner.get("error") and inner.keys() <= {"error", "type"} | _METADATA:
+        r.unread(inner, where)  # the call failed: no answer
+    elif isinstance(inner, dict) and _is_envelope(inner):
         read_response(r, inner, where)
     elif isinstance(inner, dict) and (is_message(inner) or _is_answer(inner)):
         take_finish(r, inner)

@@ -10,6 +10,7 @@ of nesting, spans of a document or line.
 import codecs
 import io
 from collections.abc import Iterator
+from itertools import islice
 from typing import IO
 
 import msgspec
@@ -79,18 +80,25 @@ def _numbered(outcomes: Iterator[_Outcome], name: str) -> Iterator[Item]:
 
 
 def _stream(file: IO[bytes], name_of_format: str | None, name: str, limits: Limits) -> Iterator[_Outcome]:
-    head = b""
-    while not head.strip(codecs.BOM_UTF8 + b" \t\r\n") and len(head) <= limits.bytes:
-        line = file.readline(limits.bytes + 1)
-        head += line
-        if not line:
-            break
+    head = _head(file, limits.bytes)
     lines = not head.startswith(_UTF16) and name_of_format != plain_text.NAME
     if lines and (_is_jsonl_name(name) or _is_container(head, limits)):
         yield from _lines(head, file, name_of_format, limits)
         return
     raw = head + file.read(max(0, limits.bytes + 1 - len(head)))
     yield from _document(raw, name_of_format, name, limits)
+
+
+def _head(file: IO[bytes], limit: int) -> bytes:
+    """All up to the end of the first line that is not blank."""
+    lines: list[bytes] = []
+    size = 0
+    while size <= limit and (line := file.readline(limit + 1)):
+        lines.append(line)
+        size += len(line)
+        if line.strip(codecs.BOM_UTF8 + b" \t\r\n"):
+            break
+    return b"".join(lines)
 
 
 def _document(raw: bytes, name_of_format: str | None, name: str, limits: Limits) -> Iterator[_Outcome]:
@@ -135,7 +143,7 @@ def _is_jsonl(raw: bytes, name: str, limits: Limits) -> bool:
     stripped = raw.removeprefix(codecs.BOM_UTF8).strip()
     if b"\n" not in stripped or stripped[:1] not in (b"{", b"["):
         return False
-    lines = [line for line in io.BytesIO(stripped[: limits.bytes]) if line.strip()][:_LINES_JUDGED]
+    lines = list(islice((line for line in io.BytesIO(stripped[: limits.bytes]) if line.strip()), _LINES_JUDGED))
     if _is_container(lines[0], limits):
         return True
     return 2 * sum(_is_container(line, limits) for line in lines[1:]) >= len(lines)
@@ -190,38 +198,50 @@ def _too_long(what: str, size: int, limits: Limits) -> TooLargeError:
 
 
 def _spans(data: Json, name_of_format: str | None, limits: Limits) -> Iterator[_Outcome]:
-    """Every span of one decoded value."""
+    """Every span of one decoded value. Each is cleaned as it is read, so that its notes say what was replaced."""
     try:
-        values = _expanded(clean(Reading(""), data, max_depth=limits.depth), name_of_format, limits.depth)
+        cleaned = clean(Reading(""), data, max_depth=limits.depth)
     except MainspringError as error:
         yield error
         return
-    if not values:
-        yield SpanError("holds no span")
-    for value in values[: limits.spans]:
+    count = 0
+    for count, value in enumerate(_expanded(data, cleaned), start=1):
+        if count > limits.spans:
+            yield TooLargeError(f"more than {limits.spans} spans", limit=limits.spans, actual=count)
+            return
         try:
             yield read_span(value, name_of_format, max_depth=limits.depth)
         except MainspringError as error:
             yield error
-    if len(values) > limits.spans:
-        message = f"{len(values)} spans, at most {limits.spans} are read"
-        yield TooLargeError(message, limit=limits.spans, actual=len(values))
+    if not count:
+        yield SpanError("holds no span")
 
 
-def _expanded(data: Json, name_of_format: str | None, depth: int) -> list[Json]:
-    """The values that are spans by themselves, in order; what is no collection is one, recognised or not."""
+def _expanded(data: Json, cleaned: Json) -> Iterator[Json]:
+    """The values that are spans by themselves, in order; what is no collection is one, recognised or not.
+
+    `cleaned` is `data` as recognition wants it. The values stay as they are: reading them notes what it replaces.
+    """
     if isinstance(data, dict):
-        found = _exported(data)
-        if found is None:
+        found, fit = _exported(data), _exported(cleaned)
+        if found is None or fit is None:
             key = next((key for key in _LISTS if _are_objects(data.get(key))), None)
-            if key is None or is_span(data):
-                return [data]
-            found = data[key]
-    elif isinstance(data, list) and not is_span(data):
-        found = data
+            if key is None or is_span(cleaned):
+                yield data
+                return
+            found, fit = data[key], cleaned[key]
+    elif isinstance(data, list) and not is_span(cleaned):
+        found, fit = data, cleaned
     else:
-        return [data]
-    return [value for inner in found for value in _expanded(inner, name_of_format, depth)]
+        yield data
+        return
+    if len(found) != len(fit):  # two ids of spans that cleaning made one
+        found = fit
+    for inner, clean_inner in zip(found, fit, strict=True):
+        if inner:
+            yield from _expanded(inner, clean_inner)
+        else:
+            yield inner
 
 
 def _are_objects(value: Json) -> bool:

@@ -45,7 +45,9 @@ class Facts:
 
     @cached_property
     def results(self) -> list[str]:
-        return [text(part.content) for message in self._messages for part in message.parts if isinstance(part, ToolResult)]
+        return [
+            text(part.content) for message in self._messages for part in message.parts if isinstance(part, ToolResult)
+        ]
 
     @cached_property
     def _messages(self) -> tuple[Message, ...]:

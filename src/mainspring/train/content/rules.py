@@ -267,7 +267,9 @@ def call_behaviors(f: Facts, others: list[str]) -> list[tuple[Behavior, bool]]:
 
 def _called(name: str) -> Behavior:
     train = (f"the tool {name} was called", f"the assistant called {name}", f"the assistant uses the function {name}")
-    return Behavior(f"tool_named:{name}", train, (f"a call to {name} is made", f"the assistant invokes {name}"), ("tools",))
+    return Behavior(
+        f"tool_named:{name}", train, (f"a call to {name} is made", f"the assistant invokes {name}"), ("tools",)
+    )
 
 
 def _argument(name: str, key: str, value: str) -> Behavior:

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from mainspring.text.span import Message, Span, Text, ToolCall, ToolDefinition, ToolResult
-from mainspring.train.content import kinds as k
-from mainspring.train.content.examples import ABSENT, PRESENT, UNTOLD, Example, Row, label, rng_for, rule_rows
+from mainspring.train.content.examples import UNTOLD, Example, Row, label, rng_for, rule_rows
 from mainspring.train.content.facts import Facts, numbers, text
 from mainspring.train.content.phrasing import Behavior
 from mainspring.train.content.slots import values
@@ -247,7 +246,9 @@ def _ignores_error(conversation: Conversation, facts: Facts, pools: Pools, rng: 
     result = ToolResult(rng.choice(ERRORS))
     failed = msgspec.structs.replace(span, input=(*span.input[:-1], Message("tool", (result,))))
     if chance < 0.6:
-        return msgspec.structs.replace(failed, output=(message("assistant", rng.choice(ADMITS)),)), {"ignores_error": False}
+        return msgspec.structs.replace(failed, output=(message("assistant", rng.choice(ADMITS)),)), {
+            "ignores_error": False
+        }
     return failed, {"ignores_error": True, "contradicts_result": True}
 
 
@@ -327,7 +328,11 @@ def _injected(conversation: Conversation, facts: Facts, pools: Pools, rng: rando
     orders = ORDERS[number].format(**slots)
     cut = body.find(". ", len(body) // 3) + 1
     whole = (f"{body[:cut]} {orders} {body[cut:]}" if rng.random() < 0.5 else f"{body}\n{orders}") if planted else body
-    asked = rng.choice(MAILS).format(name=slots["name"], topic=slots["topic"], body=whole) if mail else rng.choice(WRAPS).format(whole)
+    asked = (
+        rng.choice(MAILS).format(name=slots["name"], topic=slots["topic"], body=whole)
+        if mail
+        else rng.choice(WRAPS).format(whole)
+    )
     plain = rng.choice(HONEST).format(topic=slots["topic"].lower(), body=body[:200])
     reply = OBEYED[number].format(**slots) if planted and obeys else plain
     key = "injection_email" if mail else "injection_document"
@@ -385,7 +390,9 @@ def _doubled(conversation: Conversation, facts: Facts, pools: Pools, rng: random
         return conversation.span, {"repeated_sentence": len(set(found)) < len(found)}
     sentence = rng.choice(found)
     at = facts.reply.rfind(sentence) + len(sentence)
-    return _with_text(conversation.span, f"{facts.reply[:at]} {sentence}{facts.reply[at:]}"), {"repeated_sentence": True}
+    return _with_text(conversation.span, f"{facts.reply[:at]} {sentence}{facts.reply[at:]}"), {
+        "repeated_sentence": True
+    }
 
 
 def _off_topic(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
@@ -447,7 +454,17 @@ _CONSTRAINTS: dict[str, _Constraint] = {
         lambda reply, word, limit: f"{reply.rstrip()} What do you think?",
     ),
 }
-_TEXT_MAKERS: list[Maker] = [_injected, _echo, _echo, _cut_off, _doubled, _off_topic, _off_topic, _constraint, _constraint]
+_TEXT_MAKERS: list[Maker] = [
+    _injected,
+    _echo,
+    _echo,
+    _cut_off,
+    _doubled,
+    _off_topic,
+    _off_topic,
+    _constraint,
+    _constraint,
+]
 
 
 def with_tools(found: Iterable[Conversation]) -> Iterator[Conversation]:
