@@ -39,7 +39,7 @@ BehaviorLike = Behavior | str | Mapping[str, Any]
 class BehaviorScore:
     """Three probabilities that sum to 1. `p_not_observable`: the span can't tell, which is not "absent".
 
-    `familiarity`, from 0 to 1, is how near the definition is to what the model was trained on, None where it doesn't say.
+    `familiarity`, from 0 to 1: how near the definition is to what the model was trained on; None: it doesn't say.
     """
 
     id: str
@@ -120,7 +120,7 @@ class Scorer:
 
     @classmethod
     def embedded(cls, *, threads: int | None = None) -> "Scorer":
-        """The scorer that comes with the package: small, on the CPU, from no network. ModelError where it is left out."""
+        """The scorer that comes with the package: small, on the CPU, offline. ModelError where it is left out."""
         return cls.from_pretrained(EMBEDDED, threads=threads)
 
     def score(
@@ -143,8 +143,12 @@ class Scorer:
         view = self.view(read.span, on_overflow=on_overflow, limit_tokens=limit_tokens, choice=choice)
         rows, tokens = self._run(view, asked, "behaviors")
         table = self.bundle.probabilities(np.stack(rows), "behavior").tolist()
-        near = [self._familiarity(b.tokens) if self._familiarity else None for b in self._branches(asked)]
-        results = tuple(BehaviorScore(b.id, *row, near_) for b, row, near_ in zip(asked, table, near, strict=True))
+        known = self._familiarity
+        near = [None if known is None else known(branch.tokens) for branch in self._branches(asked)]
+        results = tuple(
+            BehaviorScore(b.id, present, absent, untold, familiarity)
+            for b, (present, absent, untold), familiarity in zip(asked, table, near, strict=True)
+        )
         return Scores(results, tokens, (*read.notes, *view.notes))
 
     def ask(

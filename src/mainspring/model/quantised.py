@@ -1,8 +1,8 @@
 """Matrices as int8 rows with a scale each: a quarter of fp32, read by the same loader.
 
 In a safetensors file the tensor `name` is int8 [rows, columns] and `name.scale` fp16 or fp32 [rows]; a weight is
-int8 * scale. Symmetric, no zero point, rounded to nearest; -128 is not used. Only two-dimensional tensors are stored so,
-others stay floats, and files may mix both. Weights are widened on loading: the format saves disk, not arithmetic.
+int8 * scale. Symmetric, no zero point, rounded to nearest; -128 is not used. Only two-dimensional tensors are stored
+so, others stay floats, and files may mix both. Weights are widened on loading: the format saves disk, not arithmetic.
 """
 
 import json
@@ -12,8 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from mainspring.model.config import INT8_ROWS
+
 SCALE = ".scale"
-NOTE = {"quant_method": "mainspring_int8_rows"}
+NOTE = {"quant_method": INT8_ROWS}
 
 
 def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ definition far from training is answered as well as the model can, and flagged.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +56,13 @@ class Familiarity:
         return float(scores.max(initial=0.0) / norm) if norm else 0.0
 
     def save(self, folder: Path) -> None:
-        np.savez_compressed(
-            folder / FILE, allow_pickle=False, weight=self.weight.astype(np.float16), tokens=self.tokens.astype(np.uint16),
-            owners=self.owners.astype(np.uint16), values=self.values.astype(np.float16),
-        )  # fmt: skip
+        narrow: dict[str, Any] = {
+            "weight": self.weight.astype(np.float16),
+            "tokens": self.tokens.astype(np.uint32),
+            "owners": self.owners.astype(np.uint16),
+            "values": self.values.astype(np.float16),
+        }
+        np.savez_compressed(folder / FILE, allow_pickle=False, **narrow)
 
     @classmethod
     def load(cls, folder: Path) -> "Familiarity | None":

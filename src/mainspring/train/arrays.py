@@ -76,7 +76,7 @@ class TrainingData:
             flat = dict(found)
         parts: dict[str, Any] = {}
         for field in fields(cls):
-            kind = {"views": Ragged, "definitions": Ragged, "wordings": Ragged, "rows": Rows}.get(field.name)
+            kind: Any = {"views": Ragged, "definitions": Ragged, "wordings": Ragged, "rows": Rows}.get(field.name)
             parts[field.name] = (
                 kind(*(flat[f"{field.name}.{name}"] for name in kind._fields)) if kind else flat[field.name]
             )

@@ -14,7 +14,7 @@ import numpy as np
 from mainspring.train.arrays import Array, TrainingData
 from mainspring.train.splits import TRAIN
 
-CAPS, CAP_CHANCES = (24, 40, 96), (0.5, 0.35, 0.15)
+CAPS, CAP_CHANCES = (24, 40, 96), (0.5, 0.35, 0.15)  # raised where a template's questions are longer
 RARENESS = 0.6  # chance of a row ~ (rows of its behavior and label) ** -RARENESS
 GROUP_WEIGHT = {"natural": 0.3}
 
@@ -69,7 +69,9 @@ class Batches:
         order = np.lexsort((lengths[words.values], owner))
         self.sorted_wordings = words.values[order]
         size = lengths[self.sorted_wordings]
-        self.fitting = {cap: np.bincount(owner[size <= cap], minlength=len(words.lengths)) for cap in CAPS}
+        usual = np.quantile(size, [0.5, 0.85, 1.0], method="higher")
+        self.caps = [max(cap, int(length)) for cap, length in zip(CAPS, usual, strict=True)]
+        self.fitting = {cap: np.bincount(owner[size <= cap], minlength=len(words.lengths)) for cap in self.caps}
 
     def epoch(self, number: int) -> list[BatchPlan]:
         """Plans in the order they run."""
@@ -98,7 +100,7 @@ class Batches:
             end, longest = start, 0
             while end < len(order):
                 longest = max(longest, int(lengths[order[end]]))
-                if end > start and (end - start + 1) * (longest + self.branches * CAPS[0]) > self.tokens:
+                if end > start and (end - start + 1) * (longest + self.branches * self.caps[0]) > self.tokens:
                     break
                 end += 1
             yield slice(start, end)
@@ -107,7 +109,7 @@ class Batches:
     def _plan(self, members: Array, drawn: Array, rng: np.random.Generator) -> BatchPlan:
         rows = drawn[members]
         wide = max(1, int((rows >= 0).sum(1).max()))
-        return BatchPlan(self.views[members], rows[:, :wide], int(rng.choice(CAPS, p=CAP_CHANCES)))
+        return BatchPlan(self.views[members], rows[:, :wide], int(rng.choice(self.caps, p=CAP_CHANCES)))
 
     def step(self, plan: BatchPlan, number: int) -> Step:
         """The arrays of a plan; wordings are drawn by step number."""

@@ -23,9 +23,9 @@ def fit(logits: Array, labels: npt.NDArray[np.int64], weights: Array | None = No
         scaled = (rows + F.pad(bias, (0, 1))) / log_temperature.exp()
         value = (F.cross_entropy(scaled, truth, reduction="none") * weight).sum() / weight.sum()
         value = value + 1e-4 * (bias.square().sum() + log_temperature.square())  # few rows: stay near 1 and 0
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
-    optimiser.step(loss)  # type: ignore[no-untyped-call]
+    optimiser.step(loss)
     found = F.pad(bias.detach(), (0, 1)).tolist()
     return Calibration(float(log_temperature.detach().exp()), tuple(round(value, 6) for value in found))

@@ -24,10 +24,13 @@ class Shape:
     hidden_size: int = 256
     intermediate_size: int = 576
     num_hidden_layers: int = 8
+    attention_every: int = 4  # layer of full attention, the others are GatedDeltaNet
     num_attention_heads: int = 4
     num_key_value_heads: int = 2
     linear_heads: int = 4
     head_dim: int = 64
+    embedding_std: float = 0.1  # at the start, of the rows made from the table
+    final_scale: float = 0.25  # of the last norm at the start: three answers are always in play, and logits move fast
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def read_config(path: Path) -> Config:
 
 
 def _table(kind: Any, values: dict[str, Any], where: str) -> Any:
-    known = {entry.name: entry.type for entry in fields(kind)}
+    known: dict[str, Any] = {entry.name: entry.type for entry in fields(kind)}
     for name, value in values.items():
         if name not in known:
             raise InputError(f"unknown key {name!r}; known: {', '.join(known)}", param=f"{where}.{name}".strip("."))

@@ -37,7 +37,8 @@ def draw_curve(log: Path, to: Path) -> None:
         points = [(step, found[name]) for step, found in looks if name in found]
         right.plot(*zip(*points, strict=True), marker=".", linewidth=1, label=name.replace("_", " "))
     right.set(ylabel="AUC on calibration texts", ylim=(0.5, 1.0))
-    right.legend(loc="lower right", fontsize=7)
+    if looks and any(found for _, found in looks):
+        right.legend(loc="lower right", fontsize=7)
     _save(pyplot, figure, to)
 
 

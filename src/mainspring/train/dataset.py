@@ -34,7 +34,10 @@ PARAMETER_WORDINGS = 2  # of a behavior that one conversation alone asks about
 
 def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:
     """Every maker in turn; `share` keeps that part of the texts (smoke runs)."""
-    kept = lambda text_id: share >= 1 or rng_for("share", text_id).random() < share  # noqa: E731
+
+    def kept(text_id: str) -> bool:
+        return share >= 1 or rng_for("share", text_id).random() < share
+
     talk = [c for c in with_tools(conversations(folder)) if kept(c.text_id)]
     pools = pools_of(talk)
     yield from rule_examples(talk)

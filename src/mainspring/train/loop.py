@@ -20,7 +20,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mainspring.train.arrays import TrainingData
-from mainspring.train.batches import Batches, BatchPlan, Step, held_out
+from mainspring.train.batches import Batches, Step, held_out
 from mainspring.train.config import Training
 from mainspring.train.metrics import macro_auc
 from mainspring.train.network import Batch, label_logits
@@ -72,7 +72,7 @@ class Run:
         started = saved = time.monotonic()
         epochs, seen, losses = self.training.epochs, 0, []
         look = max(1.0 / LOOKS, 1e-9)
-        for plan, step, progress in self._steps():
+        for step, progress in self._steps():
             losses.append(self._step(step, progress))
             seen += step.views.size + step.branches.size
             self.place.step += 1
@@ -100,7 +100,7 @@ class Run:
         with self.log.open("a") as handle:
             handle.write(json.dumps(entry) + "\n")
 
-    def _steps(self) -> Iterator[tuple[BatchPlan, Step, float]]:
+    def _steps(self) -> Iterator[tuple[Step, float]]:
         """Batches from the place on, made ahead by a thread; with each how much of the training is done."""
         whole, part = divmod(self.training.epochs, 1)
         last = int(whole) + (part > 0)
@@ -120,7 +120,7 @@ class Run:
                     if (more := next(rest, None)) is not None:
                         waiting.append((more, pool.submit(self.batches.step, plans[more], first + more)))
                     progress = (self.place.epoch + i / self.count) / self.training.epochs
-                    yield plans[i], found.result(), progress
+                    yield found.result(), progress
                 self.place.epoch, self.place.index = self.place.epoch + 1, 0
 
     def _step(self, step: Step, progress: float) -> Tensor:
@@ -133,7 +133,7 @@ class Run:
         loss = -(targets * F.log_softmax(logits, -1)).sum(-1)
         loss = (loss * weight).sum() / weight.sum().clamp(min=1)
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), 1.0)
         self.optimiser.step()
         self._average()

@@ -124,7 +124,7 @@ def _rule(
     sizes = (c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim)
     parts = _inputs(u, mixer.conv, b, a, mask, mixer.A_log, mixer.dt_bias, sizes, C)
     with torch.autocast(u.device.type, enabled=False):
-        o, state = _scan(*parts, state)
+        o, state = _scan(parts, state)
     return mixer.out_proj(_gated(o, mixer.norm, z, c.rms_norm_eps)), state
 
 
@@ -148,8 +148,9 @@ def _inputs(
     return Q, K_, V, beta, g.cumsum(-2)
 
 
-def _scan(Q: Tensor, K: Tensor, V: Tensor, beta: Tensor, c: Tensor, S: Tensor | None) -> tuple[Tensor, Tensor]:
+def _scan(parts: tuple[Tensor, ...], S: Tensor | None) -> tuple[Tensor, Tensor]:
     """The rule from state S [M, H, dk, dv] over chunks: (o [M, n * C, H, dv], last state). See `ops.gated_delta`."""
+    Q, K, V, beta, c = parts
     M, n, H, C, dv = V.shape
     A, within, V, K_in, K_out, Q, decay = _decayed(K @ K.mT, Q @ K.mT, Q, K, V, beta, c)
     inverse = torch.linalg.solve_triangular(
@@ -185,7 +186,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _attention(mixer: GatedAttention, views: Tensor, branches: Tensor, layout: _Layout) -> tuple[Tensor, Tensor]:
-    B, T = views.shape[:2]
+    B = len(views)
     q, gate, k, v = _heads(mixer, views, layout.view_turn)
     many: dict[str, Any] = {"enable_gqa": q.shape[1] != k.shape[1]}
     out = F.scaled_dot_product_attention(q, k, v, is_causal=True, **many)

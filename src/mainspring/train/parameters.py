@@ -14,17 +14,19 @@ from mainspring.model.hybrid import Hybrid, Projections
 from mainspring.model.saving import initialise
 from mainspring.train.config import Shape
 
-# Of the rows made from the table. The projection itself is of order one over root width, as every other matrix: a
-# smaller one would be turned over by its first few updates, whose size does not depend on it.
-EMBEDDING_STD = 0.1
-FINAL_SCALE = 0.25  # of the last norm at the start: three answers are always in play, and logits move fast
-
 
 class Trainable(nn.Module):
-    def __init__(self, model: Hybrid, free: list[int], table: Tensor | None = None, *, seed: int = 0) -> None:
-        """`free` are ids whose rows are learned one by one."""
+    def __init__(
+        self, model: Hybrid, free: list[int], table: Tensor | None = None, *, std: float = 0.1, seed: int = 0
+    ) -> None:
+        """`free` are ids whose rows are learned one by one; `std` is that of rows made from the table.
+
+        The projection itself is of order one over root width, as every other matrix: a smaller one would be turned over
+        by its first few updates, whose size does not depend on it.
+        """
         super().__init__()
         self.model = model
+        self.std = std
         self.free: Tensor
         self.table: Tensor | None
         self.register_buffer("free", torch.tensor(free), persistent=False)
@@ -39,9 +41,7 @@ class Trainable(nn.Module):
     def embedding(self) -> Tensor:
         """[vocab, d], tied to the head."""
         base = (
-            self.model.embed.weight
-            if self.table is None
-            else EMBEDDING_STD * F.linear(self.table, self.projection).float()
+            self.model.embed.weight if self.table is None else self.std * F.linear(self.table, self.projection).float()
         )
         return base.index_add(0, self.free, self.rows)
 
@@ -63,6 +63,7 @@ def config_of(shape: Shape, vocab_size: int, eos: int, context: int) -> HybridCo
             "hidden_size": shape.hidden_size,
             "intermediate_size": shape.intermediate_size,
             "num_hidden_layers": shape.num_hidden_layers,
+            "full_attention_interval": shape.attention_every,
             "num_attention_heads": shape.num_attention_heads,
             "num_key_value_heads": shape.num_key_value_heads,
             "head_dim": shape.head_dim,
@@ -78,19 +79,19 @@ def config_of(shape: Shape, vocab_size: int, eos: int, context: int) -> HybridCo
     )
 
 
-def fresh(config: HybridConfig, seed: int) -> Hybrid:
+def fresh(config: HybridConfig, seed: int, final_scale: float = 1.0) -> Hybrid:
     """Weights of about 1 / sqrt(width), those that write to the residual stream smaller by the depth."""
     model = initialise(Hybrid(config), seed, std=config.hidden_size**-0.5)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith(("out_proj.weight", "o_proj.weight", "down_proj.weight")):
                 parameter.mul_((2 * config.num_layers) ** -0.5)
-        model.norm.weight.fill_(FINAL_SCALE - 1)
+        model.norm.weight.fill_(final_scale - 1)
     return model
 
 
 class LowRank(nn.Module):
-    """W + B A / 1, as a parametrisation of a weight: Hu et al. 2021."""
+    """W + B A, as a parametrisation of a weight: Hu et al. 2021."""
 
     def __init__(self, weight: Tensor, rank: int) -> None:
         super().__init__()

@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -112,7 +113,9 @@ def _trainable(config: Config, skeleton: Path, data: TrainingData) -> Trainable:
     control = sorted(bundle.tokenizer.control.values())
     shape = config_of(config.shape, len(table), control[0], VIEW_TOKENS + 1024)
     free = list(dict.fromkeys([*control, *labels]))
-    return Trainable(fresh(shape, config.training.seed), free, table, seed=config.training.seed)
+    seed = config.training.seed
+    model = fresh(shape, seed, config.shape.final_scale)
+    return Trainable(model, free, table, std=config.shape.embedding_std, seed=seed)
 
 
 def _finish(config: Config, run: Run, skeleton: Path, data: TrainingData) -> Path:
@@ -139,6 +142,6 @@ def _calibrate(folder: Path, run: Run, data: TrainingData) -> None:
 
 def store_calibration(folder: Path, fitted: Calibration) -> None:
     path = folder / "scoring.json"
-    scoring = json.loads(path.read_text("utf-8")) if path.is_file() else {"version": 1}
+    scoring: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {"version": 1}
     values = {"temperature": round(fitted.temperature, 6), "bias": list(fitted.bias)}
     write_scoring(folder, scoring | {"calibration": scoring.get("calibration", {}) | {"behavior": values}})

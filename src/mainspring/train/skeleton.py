@@ -25,7 +25,8 @@ SCORING: dict[str, Any] = {
     "version": 1,
     "questions": {
         "behavior": "<|behavior|>{{ definition }}",
-        "yes_no": "<|question|>{{ question }}{% if yes %}\nYes: {{ yes }}{% endif %}{% if no %}\nNo: {{ no }}{% endif %}",
+        "yes_no": "<|question|>{{ question }}{% if yes %}\nYes: {{ yes }}{% endif %}"
+        "{% if no %}\nNo: {{ no }}{% endif %}",
     },
     "answers": {"behavior": [" yes", " no", " unknown"], "yes_no": ["Yes", "No"]},
 }

@@ -70,7 +70,7 @@ def cut_table(source: Gguf, size: int, width: int) -> dict[str, torch.Tensor]:
     return {"rows": (table / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8), "scale": scale}
 
 
-def _principal(rows: npt.NDArray[np.float64], width: int) -> npt.NDArray[np.float64]:
+def _principal(rows: npt.NDArray[Any], width: int) -> npt.NDArray[np.float64]:
     centred = rows - rows.mean(0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
     basis = vectors[:, ::-1][:, :width]

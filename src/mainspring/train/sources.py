@@ -99,7 +99,8 @@ def _toolformer(asked: str, reply: str) -> Span:
     if not lines[0].startswith("toolformer:") or len(lines) < 3:
         return exchange(asked, reply)
     names = [name.strip() for name in lines[1].partition(":")[2].split(",")]
-    tools, at = [], 2
+    tools: list[ToolDefinition] = []
+    at = 2
     while at + 1 < len(lines) and len(tools) < len(names) and lines[at + 1].startswith(names[len(tools)] + "("):
         schema = {"type": "object", "properties": {lines[at + 1].split("(")[1].rstrip(")"): {"type": "string"}}}
         tools.append(ToolDefinition(names[len(tools)], lines[at], schema))

@@ -186,7 +186,7 @@ def _untouched(conversation: Conversation, facts: Facts, rng: random.Random) -> 
 
 def _absent(facts: Facts, original: str, told: set[str], rng: random.Random, count: int) -> list[Row]:
     """Kinds that are surely not there: not close to one that is, and not in the untouched words."""
-    chosen = []
+    chosen: list[Row] = []
     for kind in rng.sample(k.KINDS, 3 * count):
         pattern = _COMPILED.get(kind.key)
         if kind.key in told or any(_close(kind.key, key) for key in told) or len(chosen) == count:

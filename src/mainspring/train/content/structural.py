@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -184,7 +185,9 @@ def _wrong_argument(conversation: Conversation, facts: Facts, pools: Pools, rng:
     if rng.random() < 0.4:
         return facts.span, {"wrong_argument": False, "wrong_tool": False, "repeated_call": _repeated(facts)}
     changed = _swapped(call, facts, pools, rng)
-    return changed and (_with_call(facts.span, changed), {"wrong_argument": True, "wrong_tool": False})
+    if changed is None:
+        return None
+    return _with_call(facts.span, changed), {"wrong_argument": True, "wrong_tool": False}
 
 
 def _swapped(call: ToolCall, facts: Facts, pools: Pools, rng: random.Random) -> ToolCall | None:
@@ -217,7 +220,7 @@ def _with_call(span: Span, call: ToolCall, *, times: int = 1) -> Span:
 
 def _repeated(facts: Facts) -> bool:
     shown = [f"{call.name} {text(call.arguments)}" for call in facts.calls]
-    return any(left == right for left, right in zip(shown, shown[1:], strict=False))
+    return any(left == right for left, right in pairwise(shown))
 
 
 def _repeated_call(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
@@ -409,7 +412,7 @@ def _constraint(conversation: Conversation, facts: Facts, pools: Pools, rng: ran
     if not reply or len(facts.users) != 1:
         return None
     ask, broken, mend = _CONSTRAINTS[key]
-    word = rng.choice([w for w in re.findall(r"[a-z]{4,}", reply.lower())] or ["very"])
+    word = rng.choice(re.findall(r"[a-z]{4,}", reply.lower()) or ["very"])
     limit = max(5, (facts.words // 5) * 5 + rng.choice((-10, -5, 10, 20)))
     if rng.random() < 0.5:
         reply = mend(reply, word, limit)
