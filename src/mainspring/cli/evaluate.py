@@ -21,6 +21,9 @@ def evaluate(
 
     FILES are JSON lines with the columns of the public behavior benchmark: cell_id, task_id, source, def_id,
     behavior_definition, behavior_type, label, input, output, metadata.
+
+    \b
+    mainspring evaluate test.jsonl --model DIR --plot calibration.png
     """
     from mainspring.scorer import Scorer
     from mainspring.train import evaluate as marks

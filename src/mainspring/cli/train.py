@@ -7,7 +7,11 @@ import click
 
 @click.group(short_help="Train a scorer.")
 def train() -> None:
-    """Train models."""
+    """Train models.
+
+    \b
+    mainspring train scorer configs/scorer.toml
+    """
 
 
 @train.command("scorer", short_help="Train a scorer from a TOML file.")
