@@ -23,6 +23,7 @@ from mainspring.engine.engine import DEFAULT_CACHE_BYTES
 from mainspring.errors import InputError, TokenizerError, TooLargeError
 from mainspring.hub import model_folder
 from mainspring.text.bundle import Bundle
+from mainspring.text.familiarity import Familiarity
 from mainspring.text.formats import read_span
 from mainspring.text.question import Behavior, Question, read_behaviors
 from mainspring.text.span import Json, Note, ReadSpan, Span
@@ -35,12 +36,16 @@ BehaviorLike = Behavior | str | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class BehaviorScore:
-    """Three probabilities that sum to 1. `p_not_observable`: the span can't tell, which is not "absent"."""
+    """Three probabilities that sum to 1. `p_not_observable`: the span can't tell, which is not "absent".
+
+    `familiarity`, from 0 to 1: how near the definition is to what the model was trained on; None: it doesn't say.
+    """
 
     id: str
     p_present: float
     p_absent: float
     p_not_observable: float
+    familiarity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Scores(Sequence[BehaviorScore]):
 class Scorer:
     """`bundle` turns text into tokens and logits into probabilities; `engine` runs the model."""
 
-    def __init__(self, bundle: Bundle, engine: Engine) -> None:
+    def __init__(self, bundle: Bundle, engine: Engine, familiarity: Familiarity | None = None) -> None:
         known, used = engine.backend.limits.vocab_size, bundle.tokenizer.vocab_size
         if used > known:
             raise TokenizerError(
@@ -84,6 +89,7 @@ class Scorer:
             )
         self.bundle = bundle
         self.engine = engine
+        self._familiarity = familiarity
         self._turn = Lock()
         self._asked: tuple[tuple[Question, ...], tuple[Branch, ...]] = ((), ())
 
@@ -105,8 +111,11 @@ class Scorer:
         Raises ModelError (HubError, CheckpointError, TokenizerError, TemplateError) saying what is wrong with it.
         """
         folder = model_folder(path_or_id, revision=revision, token=token)
-        bundle = Bundle.load(folder)
-        return cls(bundle, Engine(open_backend(folder, device, threads=threads), cache_bytes=cache_bytes))
+        bundle, engine = (
+            Bundle.load(folder),
+            Engine(open_backend(folder, device, threads=threads), cache_bytes=cache_bytes),
+        )
+        return cls(bundle, engine, Familiarity.load(folder))
 
     def score(
         self,
@@ -128,7 +137,12 @@ class Scorer:
         view = self.view(read.span, on_overflow=on_overflow, limit_tokens=limit_tokens, choice=choice)
         rows, tokens = self._run(view, asked, "behaviors")
         table = self.bundle.probabilities(np.stack(rows), "behavior").tolist()
-        results = tuple(BehaviorScore(b.id, *row) for b, row in zip(asked, table, strict=True))
+        known = self._familiarity
+        near = [None if known is None else known(branch.tokens) for branch in self._branches(asked)]
+        results = tuple(
+            BehaviorScore(b.id, present, absent, untold, familiarity)
+            for b, (present, absent, untold), familiarity in zip(asked, table, near, strict=True)
+        )
         return Scores(results, tokens, (*read.notes, *view.notes))
 
     def ask(

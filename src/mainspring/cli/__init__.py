@@ -13,6 +13,8 @@ COMMANDS = {
     "score": "mainspring.cli.score:score",
     "explain": "mainspring.cli.explain:explain",
     "demo": "mainspring.cli.demo:demo",
+    "evaluate": "mainspring.cli.evaluate:evaluate",
+    "train": "mainspring.cli.train:train",
     "simulate": "mainspring.cli.simulate:command",
 }
 

@@ -1,8 +1,8 @@
 """Checkpoint folder -> Hybrid. Weights come from safetensors only; every name and shape is checked before use.
 
 Released checkpoints wrap the text model (`model.language_model.layers.*`, vision tensors skipped), text-only saves do
-not; the head may be tied; Qwen3-Next fuses the GatedDeltaNet inputs a k-head at a time. All become the layout of
-`hybrid.py`, where products that share their input are one matrix.
+not; the head may be tied; matrices may be int8 rows (`quantised`); Qwen3-Next fuses the GatedDeltaNet inputs a k-head
+at a time. All become the layout of `hybrid.py`, where products that share their input are one matrix.
 """
 
 import json
@@ -16,6 +16,7 @@ from torch import Tensor
 from mainspring.errors import CheckpointError
 from mainspring.model.config import FULL, HybridConfig, read_config
 from mainspring.model.hybrid import Hybrid, Ops
+from mainspring.model.quantised import SCALE, widen_rows
 
 _PREFIXES = ("model.language_model.", "language_model.model.", "model.", "")
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # narrower ones need scales kept elsewhere
@@ -131,15 +132,27 @@ class _Tensors:
     def get(self, name: str, shape: tuple[int, ...]) -> Tensor:
         if name not in self.files:
             raise CheckpointError(f"tensor {name!r} is missing")
-        with safe_open(self.files[name], framework="pt") as handle:
-            tensor: Tensor = handle.get_tensor(name)
+        tensor = self._read(name)
         if tuple(tensor.shape) != shape:
             raise CheckpointError(f"tensor {name!r} has shape {list(tensor.shape)}, config.json wants {list(shape)}")
+        if tensor.dtype == torch.int8 and name + SCALE in self.files:
+            tensor = self._widened(name, tensor)
         if tensor.dtype not in _DTYPES:
             raise CheckpointError(f"tensor {name!r} holds {tensor.dtype}; known: {', '.join(map(str, _DTYPES))}")
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"tensor {name!r} holds NaN or infinity")
         return tensor
+
+    def _read(self, name: str) -> Tensor:
+        with safe_open(self.files[name], framework="pt") as handle:
+            tensor: Tensor = handle.get_tensor(name)
+        return tensor
+
+    def _widened(self, name: str, rows: Tensor) -> Tensor:
+        scale = self._read(name + SCALE)
+        if rows.dim() != 2 or tuple(scale.shape) != rows.shape[:1] or not scale.is_floating_point():
+            raise CheckpointError(f"tensor {name + SCALE!r} is no scale a row of {name!r}")
+        return widen_rows(rows, scale)
 
 
 def _weight_files(folder: Path) -> list[Path]:

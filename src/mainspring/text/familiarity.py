@@ -1,0 +1,76 @@
+"""How near a definition is to what was trained on, from its tokens alone.
+
+A training behavior is the bag of tokens of all its wordings; tokens weigh by how few behaviors have them. Familiarity
+is the largest cosine between a definition's bag and a behavior's, from 0 to 1. It says nothing about the answer: a
+definition far from training is answered as well as the model can, and flagged.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FILE, BAG_TOKENS = "familiarity.npz", 120
+
+
+@dataclass(frozen=True)
+class Familiarity:
+    """Weight of each token, and a row of weighted, normalised counts for each behavior (tokens x behaviors, sparse)."""
+
+    weight: npt.NDArray[np.float32]  # [vocab]
+    tokens: npt.NDArray[np.int32]  # of all behaviors, one after another
+    owners: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, bags: Sequence[Mapping[int, int]], vocab: int) -> "Familiarity":
+        """Of bags of tokens, one a behavior: how many wordings hold each."""
+        held = np.zeros(vocab, np.float32)
+        for bag in bags:
+            held[list(bag)] += 1
+        weight = np.log((1 + len(bags)) / (1 + held)).astype(np.float32)
+        tokens: list[int] = []
+        owners: list[int] = []
+        values: list[float] = []
+        for owner, bag in enumerate(bags):
+            kept = dict(sorted(bag.items(), key=lambda pair: -pair[1])[:BAG_TOKENS])
+            row = np.array([np.sqrt(count) * weight[token] for token, count in kept.items()], np.float32)
+            tokens += list(kept)
+            owners += [owner] * len(kept)
+            values += (row / max(float(np.linalg.norm(row)), 1e-6)).tolist()
+        return cls(weight, np.array(tokens, np.int32), np.array(owners, np.int32), np.array(values, np.float32))
+
+    def __call__(self, tokens: npt.ArrayLike) -> float:
+        """Of a branch's tokens."""
+        found = np.unique(np.asarray(tokens, np.int64))
+        unseen = float(np.log(1.0 + (self.owners.max(initial=0) + 1)))
+        known = found[found < len(self.weight)]
+        weights = self.weight[known]
+        norm = float(np.sqrt((weights**2).sum() + (len(found) - len(known)) * unseen**2))
+        query = np.zeros(len(self.weight), np.float32)
+        query[known] = weights
+        scores = np.bincount(self.owners, self.values * query[self.tokens])
+        return float(scores.max(initial=0.0) / norm) if norm else 0.0
+
+    def save(self, folder: Path) -> None:
+        narrow: dict[str, Any] = {
+            "weight": self.weight.astype(np.float16),
+            "tokens": self.tokens.astype(np.uint32),
+            "owners": self.owners.astype(np.uint16),
+            "values": self.values.astype(np.float16),
+        }
+        np.savez_compressed(folder / FILE, allow_pickle=False, **narrow)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Familiarity | None":
+        """None where the folder has none."""
+        path = folder / FILE
+        if not path.is_file():
+            return None
+        with np.load(path) as found:
+            weight, values = (found[name].astype(np.float32) for name in ("weight", "values"))
+            tokens, owners = (found[name].astype(np.int32) for name in ("tokens", "owners"))
+        return cls(weight, tokens, owners, values)

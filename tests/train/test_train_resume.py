@@ -1,0 +1,75 @@
+"""The whole pipeline at smoke size: interrupted or not, the same weights; the model loads like any other."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mainspring.scorer import Scorer
+from mainspring.train.arrays import TrainingData
+from mainspring.train.config import Config, Shape, Training
+from mainspring.train.dataset import examples, prepare
+from mainspring.train.loop import Run
+from mainspring.train.pipeline import _finish, _skeleton, _trainable
+from mainspring.train.splits import TRAIN, family_split
+
+SOURCES = Path(__file__).parents[2] / "data" / "sources"
+SHAPE = Shape(32, 32, 4, num_attention_heads=2, num_key_value_heads=1, linear_heads=2, head_dim=16)
+TRAINING = Training(epochs=2.0, share=0.0004, tokens=1024, branches=2, warmup=3, view_tokens=128)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return Config(tmp_path_factory.mktemp("run"), SOURCES, shape=SHAPE, training=TRAINING)
+
+
+@pytest.fixture(scope="module")
+def data(config: Config) -> TrainingData:
+    from mainspring.text.bundle import Bundle
+
+    bundle = Bundle.load(_skeleton(config))
+    found = examples(SOURCES, share=TRAINING.share)
+    return prepare(bundle, found, config.out, limit=TRAINING.view_tokens, progress=lambda _: None)
+
+
+def run_in(config: Config, data: TrainingData, folder: Path) -> Run:
+    folder.mkdir(exist_ok=True)
+    run = Run(_trainable(config, _skeleton(config), data), data, TRAINING, folder, "cpu")
+    run.look = lambda *_, **__: {}  # type: ignore[method-assign]
+    return run
+
+
+def test_six_steps_equal_three_and_three_bit_for_bit(config: Config, data: TrainingData, tmp_path: Path) -> None:
+    whole = run_in(config, data, tmp_path / "whole")
+    whole.train(say=lambda _: None, stop_at=6)
+    first = run_in(config, data, tmp_path / "cut")
+    assert not first.train(say=lambda _: None, stop_at=3)
+    second = run_in(config, data, tmp_path / "cut")
+    assert second.resume()
+    second.train(say=lambda _: None, stop_at=6)
+    assert second.place.step == 6
+    for name, p in whole.parameters.items():
+        assert torch.equal(p, second.parameters[name]), name
+        assert torch.equal(whole.average[name], second.average[name]), name
+
+
+def test_nothing_held_out_is_trained_on(data: TrainingData) -> None:
+    trained = set(data.rows.behavior[data.rows.split == TRAIN].tolist())
+    assert trained
+    assert all(family_split(str(data.behaviors[number])) == TRAIN for number in trained)
+    views = {split: set(data.rows.view[data.rows.split == split].tolist()) for split in (0, 1, 2)}
+    assert not views[0] & views[1]
+    assert not views[0] & views[2]
+
+
+def test_the_saved_model_is_int8_and_loads(config: Config, data: TrainingData, tmp_path: Path) -> None:
+    run = run_in(config, data, tmp_path / "run")
+    folder = _finish(config, run, _skeleton(config), data)
+    stored = load_file(folder / "model.safetensors")
+    assert stored["model.embed_tokens.weight"].dtype == torch.int8
+    scorer = Scorer.from_pretrained(folder, threads=1)
+    [result] = scorer.score({"input": "Hi", "output": "Hello."}, ["the assistant greets the user"])
+    assert result.p_present + result.p_absent + result.p_not_observable == pytest.approx(1, abs=1e-9)
+    assert result.familiarity is not None
+    assert 0 <= result.familiarity <= 1
