@@ -240,6 +240,21 @@ class RouterMachine(RuleBasedStateMachine):
                     assert waits == 1, where
 
     @invariant()
+    def every_pass_is_with_a_node_that_lives(self) -> None:
+        state = self.router.state
+        for pass_id, (holder, held) in state.passes.items():
+            assert state.nodes.get(holder.id) is holder
+            assert held in holder.held
+            assert held.pass_id == pass_id
+        assert len(state.passes) == sum(len(holder.held) for holder in state.nodes.values())
+        for holder in state.nodes.values():
+            assert all(state.nodes.get(peer.id) is peer for peer in holder.peers)
+            for request_id, lease in holder.leases.items():
+                assert lease.shard.job.lease_node == holder.id
+                assert not lease.shard.job.closed
+                assert request_id in state.jobs
+
+    @invariant()
     def sums_and_indices_agree(self) -> None:
         for model in self.router.state.models.values():
             waiting = 0

@@ -93,7 +93,7 @@ def place_in_line(state: State, model: ModelState, have: Supply, job: Job, now_s
     finish = finish_s(model, have, job, ahead, now_s)
     if jumps:
         delay = drained_s(have, job.work, now_s) - drained_s(have, NO_WORK, now_s)
-        if delay > queue.slack_after(shard.key):
+        if delay == FOREVER or delay > queue.slack_after(shard.key):
             ahead = model.ahead(job.slo.priority, None)
             finish = finish_s(model, have, job, ahead, now_s)
             to_end(job, last or shard.key)
@@ -101,7 +101,7 @@ def place_in_line(state: State, model: ModelState, have: Supply, job: Job, now_s
             queue.delay_after(shard.key, delay)
     if finish > job.due_s:
         raise refusal(state, model, have, job, ahead, finish, now_s)
-    slack = job.due_s - finish
+    slack = job.due_s - finish if job.due_s < FOREVER else FOREVER
     for piece in job.shards:
         piece.slack_s = slack
     model.promises[job.slo.priority].redeem(now_s)

@@ -141,7 +141,7 @@ class NodeState:
         if shard.pin == self.id and shard.scanned:
             return shard.scanned, ""
         key = request.view_key
-        if key and (key in self.keys or key in self.pending):
+        if key and (key in self.pending or self.keys.get(key, 0) >= request.view_tokens):
             return request.view_tokens, key
         for prefix, tokens in reversed(request.prefix_keys):
             if tokens <= request.view_tokens and (prefix in self.keys or prefix in self.pending):
