@@ -413,3 +413,84 @@ def test_a_node_that_came_back_in_time_keeps_the_waiting() -> None:
         desk.submit(score(f"b{index}", "batch"))
     desk.tell(Timer(), desk.now + 30.0)
     assert not desk.refused()
+
+
+def test_what_only_a_lost_node_could_run_is_told_so() -> None:
+    desk = Desk(node("wide"), node("narrow", limits=Limits(view_tokens=1000)))
+    for index in range(4):
+        desk.submit(score(f"r{index}", "batch", view=5000))
+        desk.submit(score(f"s{index}", "batch", view=500))
+    desk.tell(NodeLeft("wide", 0, crashed=False))
+    desk.tell(Timer(), desk.now + 29.0)
+    assert not desk.refused()
+    desk.tell(Timer(), desk.now + 2.0)
+    assert desk.refused() == {f"r{index}": "no_node" for index in range(4)}
+
+
+def test_shards_bound_to_a_numerics_class_that_is_gone_are_told_so() -> None:
+    desk = Desk(node("a"), node("c", numerics="fp8"))
+    desk.submit(score("r", "batch", view=500, branches=4000))
+    first = desk.passes()[0]
+    assert len(desk.router.state.jobs["r"].shards) > 1
+    desk.finish(first)
+    desk.tell(NodeLeft(first.node_id, 0, crashed=False))
+    for _ in range(200):
+        when = desk.router.next_deadline()
+        if when is None or "r" in desk.refused():
+            break
+        desk.tell(Timer(), max(when, desk.now))
+    assert desk.refused() == {"r": "no_node"}
+
+
+def test_a_branch_longer_than_a_node_s_pass_is_never_begun_there() -> None:
+    desk = Desk(node("large"))
+    for index in range(6):
+        desk.submit(score(f"r{index}", "batch", view=30_000, branches=1, rows=2000))
+    desk.tell(NodeJoined(node("small", limits=Limits(pass_tokens=1000))))
+    count = 0
+    while count < len(desk.passes()):
+        desk.finish(desk.passes()[count])
+        count += 1
+    assert not on(desk, "small")
+    assert len(desk.answered()) == 6
+
+
+def test_an_urgent_request_that_jumps_ahead_uses_up_the_slack_of_those_behind() -> None:
+    desk = Desk(node("x"))
+    for index in range(40):
+        desk.submit(score(f"s{index}", "standard", view=16_000, branches=1))
+    queue = desk.router.state.models["m"].queues[1]
+    before = queue.slack_after((0.0, 0))
+    admitted = len(desk.admitted())
+    for index in range(200):
+        desk.submit(score(f"j{index}", "standard", view=3_000, branches=1, deadline_s=8.0))
+        assert queue.slack_after((0.0, 0)) > -1e-6, "nobody admitted before is made late"
+    assert len(desk.admitted()) > admitted
+    assert queue.slack_after((0.0, 0)) < before - 0.02
+
+
+def test_no_retry_where_the_deadline_comes_before_it() -> None:
+    desk = Desk(node("x"))
+    index = 0
+    while not desk.refused():
+        desk.submit(score(f"i{index}", view=9000))
+        index += 1
+    (refusal,) = desk.submit(score("open", view=9000))
+    assert refusal.error.retry_after_s is not None
+    (refusal,) = desk.submit(score("bound", view=9000, deadline_s=0.9))
+    assert refusal.error.retry_after_s is None
+
+
+def test_an_echo_taken_for_one_shard_takes_it_out_of_the_queue() -> None:
+    desk = Desk(node("x"))
+    desk.submit(score("r", "batch", view=500, branches=4000))
+    work = desk.passes()[0]
+    silent(desk)
+    model = desk.router.state.models["m"]
+    before = model.queued()
+    desk.finish(work)
+    job = desk.router.state.jobs["r"]
+    done = [shard for shard in job.shards if shard.done]
+    assert done
+    assert not any(shard.queued for shard in done)
+    assert model.queued() < before

@@ -66,8 +66,11 @@ def check_size(model: ModelState, job: Job) -> None:
         raise TooLargeError("context", limit=widest.context_tokens, actual=context, param="max_tokens")
 
 
-def suits(node: NodeState, job: Job) -> bool:
+def suits(node: NodeState, job: Job, numerics: str | None = None) -> bool:
+    """`numerics`: the class that a job under way is bound to."""
     request, limits = job.request, node.spec.limits
+    if numerics is not None and node.spec.numerics != numerics:
+        return False
     if request.view_tokens > limits.view_tokens or (request.numerics and node.spec.numerics not in request.numerics):
         return False
     if not request.is_lease:

@@ -149,10 +149,10 @@ class NodeState:
         return 0, ""
 
     def runs(self, shard: Shard) -> bool:
-        """Hard conditions: numerics, view length, one numerics class over the shards of a job."""
+        """Hard conditions: numerics, view and branch length, one numerics class over the shards of a job."""
         request = shard.job.request
         spec = self.spec
-        if request.view_tokens > spec.limits.view_tokens:
+        if request.view_tokens > spec.limits.view_tokens or shard.job.longest > spec.limits.pass_tokens:
             return False
         if request.numerics and spec.numerics not in request.numerics:
             return False

@@ -5,7 +5,10 @@ only a shard that is alone when its node dies again is condemned. A silent node 
 given to others; whichever valid result comes first wins.
 """
 
+from msgspec.structs import astuple
+
 from mainspring.core.actions import Action, CloseLease, DropPass, Refuse
+from mainspring.core.admission import suits
 from mainspring.core.dispatch import feed, watch
 from mainspring.core.jobs import FOREVER, Held, Job, Shard
 from mainspring.core.nodestate import NodeState
@@ -152,10 +155,17 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
         if not lease.shard.job.closed and lease.shard.done:
             actions += lose_lease(state, lease.shard)
     node.leases = {}
-    if not model.usable:
+    if not any(stands_in(other, node) for other in model.usable):
         model.empty_s = state.now_s
         state.at(state.now_s + NO_NODE_GRACE_S, "abandoned_model", node.model)
     return actions
+
+
+def stands_in(other: NodeState, gone: NodeState) -> bool:
+    """Whatever was admitted for the one can run on the other."""
+    mine, its = other.spec, gone.spec
+    wide = all(a >= b for a, b in zip(astuple(mine.limits), astuple(its.limits), strict=True))
+    return wide and mine.numerics == its.numerics and mine.round_cost == its.round_cost
 
 
 def lose_lease(state: State, shard: Shard) -> list[Action]:
@@ -177,15 +187,16 @@ def waiting_pins(state: State, shard: Shard) -> list[Shard]:
 
 
 def on_abandoned_model(state: State, name: str) -> list[Action]:
-    """Nobody came back in time: waiting requests get their answer."""
+    """Nobody came back in time: requests that wait for what is gone get their answer. One look at the queue, half a
+    minute after a node left that no other can stand in for."""
     model = state.models[name]
-    if model.usable or state.now_s < model.empty_s + NO_NODE_GRACE_S - 1e-9:
+    if state.now_s < model.empty_s + NO_NODE_GRACE_S - 1e-9:
         return []
     jobs = {shard.job.request.id: shard.job for queue in model.queues.values() for shard in queue.scan()}
     actions: list[Action] = []
     for job in jobs.values():
-        if not job.closed:
-            actions += refuse(state, job, NoNodeError("the last node of this model left and none came back"))
+        if not job.closed and not any(suits(node, job, job.numerics) for node in model.usable):
+            actions += refuse(state, job, NoNodeError("the last node that could run it left and none came back"))
     return actions
 
 
