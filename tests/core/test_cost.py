@@ -118,3 +118,17 @@ def test_nnls_agrees_with_scipy() -> None:
         theirs, norm = scipy_nnls(design, np.ones(40))
         assert loss == pytest.approx(norm * norm, rel=1e-3)
         assert np.allclose(mine, theirs, atol=1e-2)
+
+
+def test_two_outliers_that_agree_are_not_yet_a_change_and_the_errors_kept_are_bounded() -> None:
+    cost = Cost(0.004, 1e-5, 2e-5)
+    fit = CostFit(cost)
+    for step in range(600):
+        view, rows = 500 + 7 * (step % 300), 64
+        fit.observe(view, rows, 0, cost.seconds(view, rows))
+    before = fit.cost.seconds(2000, 64)
+    for _ in range(2):
+        fit.observe(2000, 64, 0, 10.0 * before)
+    assert abs(fit.cost.seconds(2000, 64) / before - 1.0) < 0.01
+    assert fit.suspects == 2
+    assert fit.verdict().samples <= 256

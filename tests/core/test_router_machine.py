@@ -240,6 +240,21 @@ class RouterMachine(RuleBasedStateMachine):
                     assert waits == 1, where
 
     @invariant()
+    def every_pass_is_with_a_node_that_lives(self) -> None:
+        state = self.router.state
+        for pass_id, (holder, held) in state.passes.items():
+            assert state.nodes.get(holder.id) is holder
+            assert held in holder.held
+            assert held.pass_id == pass_id
+        assert len(state.passes) == sum(len(holder.held) for holder in state.nodes.values())
+        for holder in state.nodes.values():
+            assert all(state.nodes.get(peer.id) is peer for peer in holder.peers)
+            for request_id, lease in holder.leases.items():
+                assert lease.shard.job.lease_node == holder.id
+                assert not lease.shard.job.closed
+                assert request_id in state.jobs
+
+    @invariant()
     def sums_and_indices_agree(self) -> None:
         for model in self.router.state.models.values():
             waiting = 0
@@ -275,6 +290,32 @@ class RouterMachine(RuleBasedStateMachine):
                         c0, c1, c2, _ = usable[0].coef
                         own = c0 + c1 * request.view_tokens + c2 * shard.rows
                         assert self.now + own + 2 * usable[0].net_s > shard.job.due_s, "nobody else can run it"
+
+    def teardown(self) -> None:
+        """Nothing is left for ever: with every node at work and a fresh one beside them, all that is open ends."""
+        self.join("z", slow=False, shared=False, numerics=False)
+        for _ in range(3000):
+            if not self.router.state.jobs:
+                break
+            busy = self.busy()
+            for name in busy:
+                if self.held[name]:
+                    work = self.held[name].pop(0)
+                    self.now += work.predicted_s / len(busy)
+                    self.tell(WorkDone(work.node_id, work.epoch, work.id, work.predicted_s))
+            for request_id, name in sorted(self.leases.items()):
+                self.leases.pop(request_id, None)
+                self.tell(LeaseEnded(name, self.specs[name].epoch, request_id, 20))
+            when = self.router.next_deadline()
+            if not busy and when is not None:
+                self.now = max(self.now, when)
+                self.tell(Timer())
+        left = {
+            name: [(s.queued, s.pin, s.flight, s.done) for s in j.shards] for name, j in self.router.state.jobs.items()
+        }
+        assert not left
+        self.counters_are_conserved()
+        assert not any(model.waiting or model.prompts for model in self.router.state.models.values())
 
 
 RouterMachine.TestCase.settings = settings(

@@ -66,8 +66,11 @@ def check_size(model: ModelState, job: Job) -> None:
         raise TooLargeError("context", limit=widest.context_tokens, actual=context, param="max_tokens")
 
 
-def suits(node: NodeState, job: Job) -> bool:
+def suits(node: NodeState, job: Job, numerics: str | None = None) -> bool:
+    """`numerics`: the class that a job under way is bound to."""
     request, limits = job.request, node.spec.limits
+    if numerics is not None and node.spec.numerics != numerics:
+        return False
     if request.view_tokens > limits.view_tokens or (request.numerics and node.spec.numerics not in request.numerics):
         return False
     if not request.is_lease:
@@ -93,7 +96,7 @@ def place_in_line(state: State, model: ModelState, have: Supply, job: Job, now_s
     finish = finish_s(model, have, job, ahead, now_s)
     if jumps:
         delay = drained_s(have, job.work, now_s) - drained_s(have, NO_WORK, now_s)
-        if delay > queue.slack_after(shard.key):
+        if delay == FOREVER or delay > queue.slack_after(shard.key):
             ahead = model.ahead(job.slo.priority, None)
             finish = finish_s(model, have, job, ahead, now_s)
             to_end(job, last or shard.key)
@@ -101,7 +104,7 @@ def place_in_line(state: State, model: ModelState, have: Supply, job: Job, now_s
             queue.delay_after(shard.key, delay)
     if finish > job.due_s:
         raise refusal(state, model, have, job, ahead, finish, now_s)
-    slack = job.due_s - finish
+    slack = job.due_s - finish if job.due_s < FOREVER else FOREVER
     for piece in job.shards:
         piece.slack_s = slack
     model.promises[job.slo.priority].redeem(now_s)

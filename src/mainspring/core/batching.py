@@ -18,6 +18,8 @@ from mainspring.core.state import ModelState
 
 SCAN = 48
 """Shards looked at per priority; those passed over are pinned, exclusive, or better off elsewhere."""
+PASSED_BY = 16 * SCAN
+"""... and how deep, stepping over prompts that wait for a slot, so that they don't hold up scores behind them."""
 JOIN = 4.0
 """Fixed costs by which lower priority may lengthen a pass with higher members; it saves them all one of its own."""
 MISFITS = 8
@@ -67,7 +69,11 @@ class Draft:
     def add(self, shard: Shard) -> bool:
         """Take the shard, or its first chunk, if that breaks nothing."""
         node, request, limits = self.node, shard.job.request, self.node.spec.limits
-        if len(self.members) >= limits.pass_parts or not node.runs(shard) or (shard.solo and self.members):
+        if (
+            len(self.members) >= limits.pass_parts
+            or not node.runs(shard)
+            or (self.members and (shard.solo or self.solo))
+        ):
             return False
         if request.is_lease and not self._slot(shard):
             return False
@@ -168,7 +174,7 @@ def compose(model: ModelState, node: NodeState, now_s: float) -> Draft | None:
         for shard in node.pinned:
             if shard.job.slo.priority == priority:
                 draft.add(shard)
-        if not draft.solo and len(model.queues[priority]):
+        if not draft.solo and not node.draining and len(model.queues[priority]):
             scan_queue(model, node, draft, priority, now_s)
         if draft.solo:
             break
@@ -184,7 +190,14 @@ def scan_queue(model: ModelState, node: NodeState, draft: Draft, priority: int, 
             return
     misfits = 0
     taken = set(draft.members)
-    for shard in islice(queue.scan(skip), SCAN):
+    full = len(node.leases) >= node.spec.limits.slots
+    looked = 0
+    for shard in islice(queue.scan(skip), PASSED_BY):
+        if full and shard.job.request.max_tokens:
+            continue
+        looked += 1
+        if looked > SCAN:
+            return
         if shard in taken or better_elsewhere(model, node, shard, now_s):
             continue
         if draft.add(shard):

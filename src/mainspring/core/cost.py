@@ -23,6 +23,8 @@ REFIT_EVERY = 8
 BAND = 4.0
 """Deviations (in sigmas of log error, at least MIN_BAND in all) beyond which a measurement is a suspect."""
 MIN_BAND = log(1.6)
+LONGEST_S = 86_400.0
+"""Nothing a node does takes longer: beyond a day a coefficient is a mistake, near the largest float it is a trap."""
 Sample = tuple[int, int, int, float]
 
 
@@ -39,8 +41,8 @@ class Cost(Struct, frozen=True):
 
     def check(self) -> None:
         terms = (self.c0, self.c1, self.c2, self.c3)
-        if not all(isfinite(term) and term >= 0.0 for term in terms):
-            raise BadCostError("coefficients must be finite and not negative", param="cost")
+        if not all(0.0 <= term <= LONGEST_S for term in terms):  # also NaN
+            raise BadCostError("coefficients must be seconds of a day at most and not negative", param="cost")
         if self.c0 + self.c1 + self.c2 <= 0.0:
             raise BadCostError("a pass can't be free", param="cost")
 
@@ -57,8 +59,8 @@ class RoundCost(Struct, frozen=True):
         return self.d0 + self.d1 * slots + self.d2 * context if slots else 0.0
 
     def check(self) -> None:
-        if not all(isfinite(term) and term >= 0.0 for term in (self.d0, self.d1, self.d2)):
-            raise BadCostError("coefficients must be finite and not negative", param="round_cost")
+        if not all(0.0 <= term <= LONGEST_S for term in (self.d0, self.d1, self.d2)):
+            raise BadCostError("coefficients must be seconds of a day at most and not negative", param="round_cost")
         if not (isfinite(self.tokens) and self.tokens >= 1.0):
             raise BadCostError("a round yields at least one token", param="round_cost.tokens")
 
@@ -172,7 +174,7 @@ class CostFit:
 
 
 def usable(measured_s: float) -> bool:
-    return isfinite(measured_s) and 1e-9 <= measured_s <= 86_400.0
+    return isfinite(measured_s) and 1e-9 <= measured_s <= LONGEST_S
 
 
 def fit(samples: list[Sample], prior: Cost) -> Cost:

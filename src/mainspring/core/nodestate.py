@@ -141,7 +141,7 @@ class NodeState:
         if shard.pin == self.id and shard.scanned:
             return shard.scanned, ""
         key = request.view_key
-        if key and (key in self.keys or key in self.pending):
+        if key and (key in self.pending or self.keys.get(key, 0) >= request.view_tokens):
             return request.view_tokens, key
         for prefix, tokens in reversed(request.prefix_keys):
             if tokens <= request.view_tokens and (prefix in self.keys or prefix in self.pending):
@@ -149,10 +149,10 @@ class NodeState:
         return 0, ""
 
     def runs(self, shard: Shard) -> bool:
-        """Hard conditions: numerics, view length, one numerics class over the shards of a job."""
+        """Hard conditions: numerics, view and branch length, one numerics class over the shards of a job."""
         request = shard.job.request
         spec = self.spec
-        if request.view_tokens > spec.limits.view_tokens:
+        if request.view_tokens > spec.limits.view_tokens or shard.job.longest > spec.limits.pass_tokens:
             return False
         if request.numerics and spec.numerics not in request.numerics:
             return False

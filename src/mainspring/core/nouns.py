@@ -27,6 +27,14 @@ class SloClass(Struct, frozen=True):
     target_s: float | None
     token_s: float | None = None
 
+    def check(self) -> None:
+        if not (isfinite(self.weight) and self.weight >= 0.0):
+            raise BadShapeError("must be finite and not negative", param="weight")
+        for name in ("target_s", "token_s"):
+            value = getattr(self, name)
+            if value is not None and not (isfinite(value) and value > 0.0):
+                raise BadShapeError("must be finite and above zero", param=name)
+
 
 DEFAULT_CLASSES = (
     SloClass("interactive", 2, 4.0, 1.0, 0.1),
@@ -74,6 +82,8 @@ class Request(Struct, frozen=True, kw_only=True):
             raise BadShapeError("each needs at least one row", param="branches")
         if self.deadline_s is not None and not isfinite(self.deadline_s):
             raise BadShapeError("must be finite", param="deadline_s")
+        if any(tokens < 1 for _, tokens in self.prefix_keys):
+            raise BadShapeError("each needs at least one token", param="prefix_keys")
 
 
 class Limits(Struct, frozen=True):
@@ -118,6 +128,8 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
                 raise BadNodeError("must be from 1 to 100", param=name)
         if not 0.0 <= self.network_s < 60.0:
             raise BadNodeError("must be from 0 to 60", param="network_s")
+        if any(min(shape) < 0 for *shape, _ in self.anchors):
+            raise BadNodeError("shapes must not be negative", param="anchors")
 
 
 class Part(Struct, frozen=True):

@@ -5,7 +5,10 @@ only a shard that is alone when its node dies again is condemned. A silent node 
 given to others; whichever valid result comes first wins.
 """
 
+from msgspec.structs import astuple
+
 from mainspring.core.actions import Action, CloseLease, DropPass, Refuse
+from mainspring.core.admission import suits
 from mainspring.core.dispatch import feed, watch
 from mainspring.core.jobs import FOREVER, Held, Job, Shard
 from mainspring.core.nodestate import NodeState
@@ -24,6 +27,7 @@ def close(state: State, job: Job) -> list[Action]:
     """The job is settled: it leaves every queue; passes that now serve nobody are dropped where not started."""
     job.closed = True
     state.jobs.pop(job.request.id, None)
+    state.forget_timers(job)
     actions: list[Action] = []
     for shard in job.shards:
         if shard.queued or shard.pin:
@@ -69,41 +73,44 @@ def refuse(state: State, job: Job, error: MainspringError) -> list[Action]:
     return [*close(state, job), Refuse(job.request.id, error)]
 
 
-def requeue(state: State, shard: Shard, *, solo: bool = False) -> None:
+def requeue(state: State, shard: Shard, *, solo: bool = False) -> list[Action]:
+    """Back to its place; a node that keeps a slot for it, and lives, is told to let go."""
     job = shard.job
+    actions: list[Action] = []
     if job.closed or shard.done:
-        return
+        return actions
     state.counters.retried += 1
     state.dequeue(shard)
     shard.restart()
     shard.solo = shard.solo or solo
     if job.lease_node is not None:
         node = state.nodes.get(job.lease_node)
-        if node is not None:
-            node.leases.pop(job.request.id, None)
+        if node is not None and node.leases.pop(job.request.id, None) is not None:
+            actions.append(CloseLease(node.id, job.request.id))
+            state.recap(node)
+            state.touch_device(node)
         job.lease_node = None
-    if job.open == len(job.shards):
-        job.numerics = None
+    if not job.parts and not any(other.flight or other.scanned or other.done for other in job.shards):
+        job.numerics = None  # nothing of it exists yet, nor is under way
     state.enqueue(shard)
     if job.due_s < FOREVER:
         state.at(min(job.due_s, max(state.now_s, latest_start_s(state, shard))), "expiry", job)
+    return actions
 
 
 def on_failed(state: State, held: Held, late: bool, failed: tuple[int, ...]) -> list[Action]:
     """Failed parts go back, each to be tried alone; late ones go back unblamed. The other parts count as done."""
     actions: list[Action] = []
     for index in failed or range(len(held.members)):
-        if not 0 <= index < len(held.members):
-            continue
         shard = held.members[index]
-        if held.pass_id not in shard.flight or shard.job.closed:
+        if held.pass_id not in shard.flight or shard.job.closed or shard.done:
             continue
         if not late:
             shard.failures += 1
         if shard.failures >= MAX_FAILURES:
             actions += refuse(state, shard.job, WorkFailedError("a node failed this shard too often"))
         else:
-            requeue(state, shard, solo=not late)
+            actions += requeue(state, shard, solo=not late)
     return actions
 
 
@@ -123,31 +130,42 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
         peer.refresh()
     running = node.held[0] if node.held else None
     pinned, node.pinned = node.pinned, []
-    for held in node.held:
+    left, node.held = node.held, []
+    for held in left:
         state.passes.pop(held.pass_id, None)
+    for held in left:
         suspect = crashed and held is running
         for shard in held.members:
             if shard.job.closed or shard.done:
                 continue
             if held.pass_id not in shard.flight:
-                shard.solo = shard.solo or (suspect and held.abandoned)  # given to others meanwhile, yet suspect
+                if suspect and held.abandoned:  # given to others meanwhile, yet suspect
+                    shard.solo = True
+                    shard.deaths += 1
                 continue
-            if suspect and shard.solo:
+            if suspect and shard.solo and shard.deaths:
                 actions += refuse(state, shard.job, CondemnedError("two nodes died under it, the second while alone"))
                 continue
             shard.deaths += int(suspect)
-            requeue(state, shard, solo=suspect)
+            actions += requeue(state, shard, solo=suspect)
     for shard in pinned:
         if not shard.queued:
-            requeue(state, shard)
+            actions += requeue(state, shard)
     for lease in [*node.leases.values()]:
         if not lease.shard.job.closed and lease.shard.done:
             actions += lose_lease(state, lease.shard)
-    node.held, node.leases = [], {}
-    if not model.usable:
+    node.leases = {}
+    if not any(stands_in(other, node) for other in model.usable):
         model.empty_s = state.now_s
         state.at(state.now_s + NO_NODE_GRACE_S, "abandoned_model", node.model)
     return actions
+
+
+def stands_in(other: NodeState, gone: NodeState) -> bool:
+    """Whatever was admitted for the one can run on the other."""
+    mine, its = other.spec, gone.spec
+    wide = all(a >= b for a, b in zip(astuple(mine.limits), astuple(its.limits), strict=True))
+    return wide and mine.numerics == its.numerics and mine.round_cost == its.round_cost
 
 
 def lose_lease(state: State, shard: Shard) -> list[Action]:
@@ -158,12 +176,9 @@ def lose_lease(state: State, shard: Shard) -> list[Action]:
     shard.failures += 1
     if shard.failures >= MAX_FAILURES:
         return refuse(state, job, WorkFailedError("a node failed this generation too often"))
-    if shard.queued or shard in waiting_pins(state, shard):
-        return []
     job.open = 1
     job.parts.clear()
-    requeue(state, shard)
-    return []
+    return requeue(state, shard)
 
 
 def waiting_pins(state: State, shard: Shard) -> list[Shard]:
@@ -172,15 +187,16 @@ def waiting_pins(state: State, shard: Shard) -> list[Shard]:
 
 
 def on_abandoned_model(state: State, name: str) -> list[Action]:
-    """Nobody came back in time: waiting requests get their answer."""
+    """Nobody came back in time: requests that wait for what is gone get their answer. One look at the queue, half a
+    minute after a node left that no other can stand in for."""
     model = state.models[name]
-    if model.usable or state.now_s < model.empty_s + NO_NODE_GRACE_S - 1e-9:
+    if state.now_s < model.empty_s + NO_NODE_GRACE_S - 1e-9:
         return []
     jobs = {shard.job.request.id: shard.job for queue in model.queues.values() for shard in queue.scan()}
     actions: list[Action] = []
     for job in jobs.values():
-        if not job.closed:
-            actions += refuse(state, job, NoNodeError("the last node of this model left and none came back"))
+        if not job.closed and not any(suits(node, job, job.numerics) for node in model.usable):
+            actions += refuse(state, job, NoNodeError("the last node that could run it left and none came back"))
     return actions
 
 
@@ -203,14 +219,15 @@ def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
         return feed(state, model, now_s)
     if held.abandoned or now_s < held.abandon_s - 1e-9:
         return []
+    actions: list[Action] = []
     for member in [*node.held]:
         member.abandoned = True
         for shard in member.members:
-            if member.pass_id in shard.flight and not shard.done and not shard.job.request.is_lease:
-                requeue(state, shard)
+            if member.pass_id in shard.flight and not shard.job.started:
+                actions += requeue(state, shard)
     for shard in [*node.pinned]:
-        requeue(state, shard)
-    return feed(state, state.models[node.model], now_s)
+        actions += requeue(state, shard)
+    return actions + feed(state, state.models[node.model], now_s)
 
 
 def on_expiry(state: State, job: Job, now_s: float) -> list[Action]:

@@ -5,12 +5,13 @@ chunk was followed by the rest of its shard when it was sent; only its results a
 """
 
 from mainspring.core.actions import Action, Answer
+from mainspring.core.cost import usable
 from mainspring.core.dispatch import watch
 from mainspring.core.events import WorkDone, WorkFailed
 from mainspring.core.jobs import Held, Job, Shard
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import Part
-from mainspring.core.recovery import close, forget
+from mainspring.core.recovery import close, forget, requeue
 from mainspring.core.state import State
 
 
@@ -24,7 +25,7 @@ def settle(state: State, node: NodeState, held: Held, event: WorkDone | WorkFail
         watch(state, node)
     bad: set[int] | range = set()
     if isinstance(event, WorkDone):
-        learn_keys(state, node, event)
+        learn_keys(state, node, held, event)
         node.refresh()
     else:
         bad = set(event.failed) or range(len(held.members))
@@ -35,30 +36,39 @@ def settle(state: State, node: NodeState, held: Held, event: WorkDone | WorkFail
             continue
         if not shard.job.closed and not shard.done:
             served = True
-            actions += advance(state, held, shard, part, index, now_s)
+            actions += advance(state, node, held, shard, part, index, now_s)
     if not served and isinstance(event, WorkDone):
         state.counters.wasted_passes += 1
-        state.counters.wasted_s += max(0.0, event.measured_s)
+        state.counters.wasted_s += event.measured_s if usable(event.measured_s) else 0.0
     return actions
 
 
-def learn_keys(state: State, node: NodeState, event: WorkDone) -> None:
+def learn_keys(state: State, node: NodeState, held: Held, event: WorkDone) -> None:
+    """The checkpoint of a view half scanned goes by the view's key already; nobody else can build on it."""
+    whole = {part.view_key: shard.job.request.view_tokens for shard, part in zip(held.members, held.parts, strict=True)}
     for key, tokens in event.gained:
-        state.gain(node, key, tokens, pending=False)
+        if tokens >= whole.get(key, 0):
+            state.gain(node, key, tokens, pending=False)
     for key in event.dropped:
         state.drop(node, key, pending=False)
 
 
-def advance(state: State, held: Held, shard: Shard, part: Part, index: int, now_s: float) -> list[Action]:
+def advance(
+    state: State, node: NodeState, held: Held, shard: Shard, part: Part, index: int, now_s: float
+) -> list[Action]:
     job = shard.job
     complete = shard.ends_with(part)
     stale = held.pass_id not in shard.flight
-    if stale and (job.request.is_lease or not (complete and part.branch_from == shard.lo)):
+    follows = part.branch_from == shard.acked
+    if stale and (job.request.is_lease or not (complete and follows and job.numerics in (None, node.spec.numerics))):
         return []
+    if not stale:
+        shard.flight.remove(held.pass_id)
+        if not follows:  # an earlier chunk's results are missing: nodes work in order, so they are lost
+            return requeue(state, shard)
     if stale:
         state.dequeue(shard)
-    else:
-        shard.flight.remove(held.pass_id)
+    job.numerics = job.numerics or node.spec.numerics
     shard.acked = part.branch_to
     if part.rows or complete:
         job.parts.setdefault(shard.index, []).append((held.pass_id, index))

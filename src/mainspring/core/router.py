@@ -5,11 +5,14 @@
     router.next_deadline()    # when to call handle(Timer(), now_s) if nothing happens before
 
 No clock, no sockets, no randomness: equal events give equal actions. Time is float seconds on one monotone axis; a step
-back is read as no step and counted. Bad input ends in `Refuse` or `RejectNode`, never in an exception.
+back, or to no time at all, is read as no step and counted. Bad input ends in `Refuse` or `RejectNode`, never
+in an exception.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import msgspec
 
 from mainspring.core import leases, recovery
 from mainspring.core.actions import Action, Admit, Refuse, RejectNode
@@ -41,7 +44,11 @@ from mainspring.errors import MainspringError
 
 class Router:
     def __init__(self, classes: Iterable[SloClass] = DEFAULT_CLASSES) -> None:
-        self.state = State({slo.name: slo for slo in classes})
+        """Raises `BadShapeError` for a class without a usable target: better no router than one that fails later."""
+        by_name = {slo.name: slo for slo in classes}
+        for slo in by_name.values():
+            slo.check()
+        self.state = State(by_name)
         self._handlers: dict[type, Callable[[Any, float], list[Action]]] = {
             Submit: self._submit,
             Cancel: self._cancel,
@@ -64,7 +71,7 @@ class Router:
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Everything to do about one event; timers that are due run first."""
         state = self.state
-        if not now_s >= state.now_s:  # also NaN
+        if not state.now_s <= now_s < FOREVER:  # also NaN; nothing would ever happen after the end of time
             state.counters.clock_steps += 1
             now_s = state.now_s
         state.now_s = now_s
@@ -122,7 +129,8 @@ class Router:
         if old is not None:
             actions += recovery.on_left(state, old, crashed=False)
         state.add_node(node)
-        return actions + offer(state, node, now_s)
+        actions += offer(state, node, now_s)
+        return actions if old is None else actions + feed(state, state.models[old.model], now_s)
 
     def _left(self, event: NodeLeft, now_s: float) -> list[Action]:
         node = self._node(event.node_id, event.epoch)
@@ -164,6 +172,8 @@ class Router:
         node, held = self._work(event.node_id, event.epoch, event.pass_id)
         if node is None or held is None:
             return []
+        if not all(0 <= index < len(held.members) for index in event.failed):
+            event = msgspec.structs.replace(event, failed=())  # names what it never had: believe none of its results
         actions = settle(self.state, node, held, event, now_s)
         actions += recovery.on_failed(self.state, held, event.late, event.failed)
         actions += offer(self.state, node, now_s)

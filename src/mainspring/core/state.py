@@ -4,7 +4,7 @@ Invariants: a queued shard is in exactly one `DueQueue` and, if its view has a k
 nodes' keys; `hungry` are nodes that could take work now and found none.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import exp
 
 from msgspec.structs import astuple
@@ -21,6 +21,8 @@ HEARD_TARGETS = 8.0
 LONGEST_PASS_S = 60.0
 LEAST_LEFT = 0.1
 SHARE_OUT_S = 0.1
+DEAD_TIMERS = 256
+"""Timers of settled jobs kept before the heap is looked through."""
 MEMORY_S = 10.0
 """Time constant of the load each priority has been bringing."""
 
@@ -155,7 +157,19 @@ class ModelState:
 
 
 class State:
-    __slots__ = ("classes", "counters", "jobs", "models", "nodes", "now_s", "passes", "seq", "slo_order", "timers")
+    __slots__ = (
+        "classes",
+        "counters",
+        "dead",
+        "jobs",
+        "models",
+        "nodes",
+        "now_s",
+        "passes",
+        "seq",
+        "slo_order",
+        "timers",
+    )
 
     def __init__(self, classes: dict[str, SloClass]) -> None:
         self.classes = classes
@@ -168,6 +182,7 @@ class State:
         self.timers: list[tuple[float, int, str, object]] = []
         self.counters = Counters()
         self.seq = 0
+        self.dead = 0
         self.now_s = 0.0
 
     def next_seq(self) -> int:
@@ -196,6 +211,15 @@ class State:
 
     def at(self, when_s: float, kind: str, subject: object) -> None:
         heappush(self.timers, (when_s, self.next_seq(), kind, subject))
+
+    def forget_timers(self, job: Job) -> None:
+        """A settled job's timer may lie a day ahead; once most are such, the heap is made anew without them."""
+        if job.due_s < FOREVER:
+            self.dead += 1
+        if self.dead > DEAD_TIMERS and 2 * self.dead > len(self.timers):
+            self.timers = [entry for entry in self.timers if not (isinstance(entry[3], Job) and entry[3].closed)]
+            heapify(self.timers)
+            self.dead = 0
 
     def due_timers(self, now_s: float) -> list[tuple[str, object]]:
         due = []
