@@ -1,8 +1,9 @@
 """Which rows make which step: a function of data, seed and epoch alone, so that a resumed run goes on as if never cut.
 
-Every epoch each view draws up to `branches` of its rows (rare labels of a behavior more often), each row one wording
-of its behavior. Views of like length share a batch of at most `tokens` padded tokens. A batch has a cap on the length
-of definitions, and draws wordings that fit: one long wording would pad a thousand short ones.
+Most rows say that something common is absent, which is soon learned. So every epoch draws rows by *cell* (behavior,
+label, group): all that say present, and of the rest about twice as many, up to `MOST` each. Views with no row drawn
+wait for another epoch. Views of like length and as many rows share a batch of at most `tokens` padded tokens. A batch
+has a cap on the length of definitions, and draws wordings that fit: one long wording would pad a thousand short ones.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ from mainspring.train.arrays import Array, TrainingData
 from mainspring.train.splits import TRAIN
 
 CAPS, CAP_CHANCES = (24, 40, 96), (0.5, 0.35, 0.15)  # raised where a template's questions are longer
-RARENESS = 0.6  # chance of a row ~ (rows of its behavior and label) ** -RARENESS
+MOST, LEAST, BESIDE = 1500, 400, 2.0  # rows of a cell an epoch: limits, and how many for each one that says present
+DRAWN = {"persona_other": 0.35}  # a share of what its cells would have drawn: another trait is likely absent
 GROUP_WEIGHT = {"natural": 0.3}
 
 
@@ -49,18 +51,22 @@ class Batches:
         self.rows = self.rows[np.argsort(data.rows.view[self.rows], kind="stable")]
         self.views, self.first = np.unique(data.rows.view[self.rows], return_index=True)
         self.counts = np.diff(np.append(self.first, len(self.rows)))
-        self.log_chance = -RARENESS * np.log(self._frequency())
+        self.chance = self._chance()
         self._sort_wordings()
         weights = np.array([GROUP_WEIGHT.get(str(name), 1.0) for name in data.groups])
         self.row_weight = weights[data.rows.group].astype(np.float32)
 
-    def _frequency(self) -> Array:
-        """How many training rows share a row's behavior (its base) and label."""
-        bases = np.array([str(name).partition(":")[0] for name in self.data.behaviors])
-        full = np.char.startswith(self.data.behaviors.astype(str), "persona:")
-        names, numbers = np.unique(np.where(full, self.data.behaviors, bases), return_inverse=True)
-        key = numbers[self.data.rows.behavior[self.rows]] * 3 + self.data.rows.label[self.rows]
-        return np.bincount(key, minlength=3 * len(names))[key].astype(np.float64)
+    def _chance(self) -> Array:
+        """How likely each training row is to be drawn in an epoch."""
+        rows = self.data.rows
+        behavior = base_numbers(self.data)[rows.behavior[self.rows]]
+        present = np.bincount(behavior, rows.label[self.rows] == 0)[behavior]
+        label, groups = rows.label[self.rows].astype(np.int64), len(self.data.groups)
+        cell = (behavior * 3 + label) * groups + rows.group[self.rows]
+        drawn = np.array([DRAWN.get(str(name), 1.0) for name in self.data.groups])[rows.group[self.rows]]
+        wanted = drawn * np.where(label == 0, MOST, np.clip(BESIDE * present, LEAST, MOST))
+        chance: Array = np.minimum(1.0, wanted / np.bincount(cell)[cell])
+        return chance
 
     def _sort_wordings(self) -> None:
         """A behavior's wordings by length, and how many of them fit under each cap."""
@@ -77,30 +83,33 @@ class Batches:
         """Plans in the order they run."""
         rng = np.random.default_rng([self.seed, number])
         drawn = self._drawn(rng)
+        many = (drawn >= 0).sum(1)
+        wide = 2 ** np.ceil(np.log2(np.maximum(many, 1)))
         lengths = self.data.views.lengths[self.views]
-        order = np.argsort(lengths * rng.uniform(0.92, 1.08, len(lengths)), kind="stable")
-        plans = [self._plan(order[group], drawn, rng) for group in self._groups(order, lengths)]
+        order = np.lexsort((lengths * rng.uniform(0.92, 1.08, len(lengths)), wide))
+        order = order[many[order] > 0]
+        plans = [self._plan(order[group], drawn, rng) for group in self._groups(lengths[order], wide[order])]
         return [plans[i] for i in rng.permutation(len(plans))]
 
     def _drawn(self, rng: np.random.Generator) -> Array:
-        """[views, branches] row numbers, -1 beyond a view's rows: a weighted draw without replacement."""
-        keys = self.log_chance + rng.gumbel(size=len(self.rows))
+        """[views, branches] row numbers, then -1; where more are drawn than fit, the likeliest ones give way."""
+        lots = rng.random(len(self.rows))
         owner = np.repeat(np.arange(len(self.views)), self.counts)
-        order = np.lexsort((-keys, owner))
+        order = np.lexsort((self.chance + lots, lots >= self.chance, owner))
         rank = np.arange(len(order)) - np.repeat(self.first, self.counts)
-        kept = rank < self.branches
+        kept = (rank < self.branches) & (lots < self.chance)[order]
         drawn = np.full((len(self.views), self.branches), -1, np.int64)
         drawn[owner[kept], rank[kept]] = self.rows[order[kept]]
         return drawn
 
-    def _groups(self, order: Array, lengths: Array) -> Iterator[slice]:
-        """Runs of `order` whose padded batch has about `tokens` tokens."""
+    def _groups(self, lengths: Array, wide: Array) -> Iterator[slice]:
+        """Runs of views, as many rows each, whose padded batch has about `tokens` tokens."""
         start = 0
-        while start < len(order):
+        while start < len(lengths):
             end, longest = start, 0
-            while end < len(order):
-                longest = max(longest, int(lengths[order[end]]))
-                if end > start and (end - start + 1) * (longest + self.branches * self.caps[0]) > self.tokens:
+            while end < len(lengths) and wide[end] == wide[start]:
+                longest = max(longest, int(lengths[end]))
+                if end > start and (end - start + 1) * (longest + wide[start] * self.caps[0]) > self.tokens:
                     break
                 end += 1
             yield slice(start, end)
@@ -141,6 +150,13 @@ class Batches:
         rest = (1 - confidence.astype(np.float32)) * (label < 2)
         targets[..., :2] += rest[..., None] * (np.eye(3, dtype=np.float32)[1 - np.minimum(label, 1)] - targets)[..., :2]
         return targets * (1 - self.smoothing) + self.smoothing / 3
+
+
+def base_numbers(data: TrainingData) -> Array:
+    """A number for each behavior that those with the same base share; persona traits keep their own."""
+    names = [str(name) for name in data.behaviors]
+    bases = [name if name.startswith(("persona:", "user_persona:")) else name.partition(":")[0] for name in names]
+    return np.unique(bases, return_inverse=True)[1]
 
 
 def held_out(

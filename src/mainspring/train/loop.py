@@ -20,10 +20,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mainspring.train.arrays import TrainingData
-from mainspring.train.batches import Batches, Step, held_out
+from mainspring.train.batches import Batches, Step, base_numbers, held_out
 from mainspring.train.config import Training
 from mainspring.train.metrics import macro_auc
-from mainspring.train.network import Batch, label_logits
+from mainspring.train.network import Batch, label_logits, next_token_loss
 from mainspring.train.parameters import Trainable
 from mainspring.train.splits import CALIBRATION
 
@@ -47,7 +47,7 @@ class Run:
         self.parameters = {n: p for n, p in trained.named_parameters() if p.requires_grad}
         self.average = {name: p.detach().clone() for name, p in self.parameters.items()}
         gpu = self.device.type == "cuda"
-        self.optimiser = torch.optim.AdamW(self._groups(), lr=training.rate, betas=(0.9, 0.95), eps=1e-8, fused=gpu)
+        self.optimisers = self._optimisers(fused=gpu)
         self.batches = Batches(
             data, seed=training.seed, tokens=training.tokens, branches=training.branches, smoothing=training.smoothing
         )
@@ -58,14 +58,28 @@ class Run:
             torch.set_float32_matmul_precision("high")
             torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every shape: 0.3 s a step
 
-    def _groups(self) -> list[dict[str, Any]]:
+    def _optimisers(self, *, fused: bool) -> list[torch.optim.Optimizer]:
         """Matrices decay, the rest does not; embeddings, free rows above all, move more slowly."""
         groups: dict[tuple[float, float], list[Tensor]] = {}
+        matrices: list[Tensor] = []
         for name, p in self.parameters.items():
             slow = 0.1 if name == "rows" else 0.5 if name == "projection" else 1.0
             wide = p.dim() > 1 and not name.endswith(("conv", "rows"))
-            groups.setdefault((slow, self.training.decay if wide else 0.0), []).append(p)
-        return [{"params": ps, "weight_decay": decay, "slow": slow} for (slow, decay), ps in groups.items()]
+            if self.training.muon and wide and ".blocks." in name:
+                matrices.append(p)
+            else:
+                groups.setdefault((slow, self.training.decay if wide else 0.0), []).append(p)
+        rate, decay = self.training.rate, self.training.decay
+        found: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(
+                [{"params": ps, "weight_decay": decay, "slow": slow} for (slow, decay), ps in groups.items()],
+                lr=rate, betas=(0.9, 0.95), eps=1e-8, fused=fused,
+            )
+        ]  # fmt: skip
+        if matrices:
+            every = {"params": matrices, "slow": 1.0}
+            found.append(torch.optim.Muon([every], lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
+        return found
 
     def train(self, *, say: Say, stop_after_s: float = math.inf, stop_at: int | None = None) -> bool:
         """Go on until the end (True), for that long, or to that step; a checkpoint is left either way."""
@@ -79,9 +93,15 @@ class Run:
             self.place.index += 1
             now = time.monotonic()
             if self.place.step % LOG_EVERY == 0:
-                loss = float(torch.stack(losses).mean())
-                say(f"step {self.place.step} {progress:.1%} loss {loss:.4f} {seen / (now - started):,.0f} tokens/s")
-                self._note(step=self.place.step, progress=progress, loss=loss, seconds=now - started)
+                loss, language = torch.stack(losses).mean(0).tolist()
+                say(
+                    f"step {self.place.step} {progress:.1%} loss {loss:.4f}"
+                    + (f", next token {language:.3f}," if language else "")
+                    + f" {seen / (now - started):,.0f} tokens/s"
+                )
+                self._note(
+                    step=self.place.step, progress=progress, loss=loss, language=language, seconds=now - started
+                )
                 losses = []
             if int(progress / look) != int((progress + 1 / (epochs * self.count)) / look):
                 found = self.look()
@@ -125,19 +145,35 @@ class Run:
 
     def _step(self, step: Step, progress: float) -> Tensor:
         torch.manual_seed(self.training.seed * 1_000_003 + self.place.step)
-        for group in self.optimiser.param_groups:
-            group["lr"] = group["slow"] * self._rate(progress)
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = group["slow"] * self._rate(progress)
+            optimiser.zero_grad(set_to_none=True)
         self.trained.train()
-        logits = self._logits(step, self.training.dropout)
-        targets, weight = self._on(step.targets), self._on(step.weight)
-        loss = -(targets * F.log_softmax(logits, -1)).sum(-1)
-        loss = (loss * weight).sum() / weight.sum().clamp(min=1)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        loss, language = self._losses(step)
+        (loss + self.training.language * language).backward()
         torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), 1.0)
-        self.optimiser.step()
+        for optimiser in self.optimisers:
+            optimiser.step()
         self._average()
-        return loss.detach()
+        return torch.stack([loss.detach(), language.detach()])
+
+    def _losses(self, step: Step) -> tuple[Tensor, Tensor]:
+        """Of the labels, and of the views' next tokens."""
+        t = self.training
+        batch = Batch(*(self._on(a) for a in step[:4]))
+        targets, weight = self._on(step.targets), self._on(step.weight)
+        with self._mixed():
+            embedding = self.trained.embedding()
+            logits, views = label_logits(self.trained.model, embedding, batch, self.label_ids, dropout=t.dropout)
+            language = logits.new_zeros(())
+            if t.language:
+                language = next_token_loss(views, embedding, self.trained.spread, batch, t.language_rows)
+        losses = -(targets * F.log_softmax(logits, -1)).sum(-1)
+        return (losses * weight).sum() / weight.sum().clamp(min=1), language
+
+    def _mixed(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def _rate(self, progress: float) -> float:
         warm = min(1.0, (self.place.step + 1) / self.training.warmup)
@@ -152,10 +188,10 @@ class Run:
     def _on(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, non_blocking=True)
 
-    def _logits(self, step: Step, dropout: float) -> Tensor:
+    def _logits(self, step: Step) -> Tensor:
         batch = Batch(*(self._on(a) for a in step[:4]))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            return label_logits(self.trained.model, self.trained.embedding(), batch, self.label_ids, dropout=dropout)[0]
+        with self._mixed():
+            return label_logits(self.trained.model, self.trained.embedding(), batch, self.label_ids)[0]
 
     @torch.no_grad()
     def scores(self, split: int, *, limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +200,7 @@ class Run:
         self.load_average()
         self.trained.eval()
         found = [
-            (rows, self._logits(step, 0.0)[:, 0].float().cpu().numpy())
+            (rows, self._logits(step)[:, 0].float().cpu().numpy())
             for rows, step in held_out(self.data, split, tokens=2 * self.training.tokens, limit=limit)
         ]
         for name, p in self.parameters.items():
@@ -198,7 +234,7 @@ class Run:
         state = {
             "weights": {name: p.detach() for name, p in self.parameters.items()},
             "average": self.average,
-            "optimiser": self.optimiser.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "place": vars(self.place),
         }
         torch.save(state, path.with_suffix(".new"))
@@ -213,13 +249,7 @@ class Run:
         for name, p in self.parameters.items():
             p.copy_(state["weights"][name])
             self.average[name].copy_(state["average"][name])
-        self.optimiser.load_state_dict(state["optimiser"])
+        for optimiser, kept in zip(self.optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(kept)
         self.place = Place(**state["place"])
         return True
-
-
-def base_numbers(data: TrainingData) -> np.ndarray:
-    """A number for each behavior that those with the same base share; persona traits keep their own."""
-    names = [str(name) for name in data.behaviors]
-    bases = [name if name.startswith(("persona:", "user_persona:")) else name.partition(":")[0] for name in names]
-    return np.unique(bases, return_inverse=True)[1]

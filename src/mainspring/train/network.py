@@ -42,7 +42,7 @@ class _Layout:
 def label_logits(
     model: Hybrid, embedding: Tensor, batch: Batch, label_ids: Tensor, *, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Label logits [B, N, labels] fp32 at each branch's last token, and the hidden rows [B, N, d] they come from."""
+    """Label logits [B, N, labels] fp32 at each branch's last token, and the views' rows [B, T, d] before the last norm."""
     B, N, L = batch.branches.shape
     layout = _layout(model, batch, dropout)
     views = F.embedding(batch.views, embedding)
@@ -51,7 +51,19 @@ def label_logits(
         views, branches = _block(cast(Block, block), views, branches, layout)
     last = (batch.branch_lengths.view(-1, 1, 1) - 1).expand(-1, 1, branches.shape[-1])
     hidden = _norm(branches.gather(1, last)[:, 0], model.norm).view(B, N, -1)
-    return hidden @ embedding[label_ids].T.float(), hidden
+    return hidden @ embedding[label_ids].T.float(), views
+
+
+def next_token_loss(views: Tensor, embedding: Tensor, spread: Tensor, batch: Batch, rows: int) -> Tensor:
+    """Mean cross-entropy of the views' next tokens over `rows` places drawn at random; `spread` [d] scales the states."""
+    B, T = batch.views.shape
+    inside = torch.arange(T - 1, device=views.device) < batch.view_lengths[:, None] - 1
+    lots = torch.rand(B, T - 1, device=views.device) + inside
+    place = lots.flatten().topk(min(rows, B * (T - 1))).indices
+    weight = inside.flatten()[place].float()
+    state = F.rms_norm(views[:, :-1].flatten(0, 1)[place].float(), (views.shape[-1],)) * spread
+    losses = F.cross_entropy(F.linear(state, embedding).float(), batch.views[:, 1:].flatten()[place], reduction="none")
+    return (losses * weight).sum() / weight.sum().clamp(min=1)
 
 
 def _layout(model: Hybrid, batch: Batch, dropout: float) -> _Layout:

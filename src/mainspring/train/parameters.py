@@ -32,6 +32,7 @@ class Trainable(nn.Module):
         self.register_buffer("free", torch.tensor(free), persistent=False)
         self.register_buffer("table", table, persistent=False)
         self.rows = nn.Parameter(torch.zeros(len(free), model.config.hidden_size))
+        self.spread = nn.Parameter(torch.full((model.config.hidden_size,), 0.1))  # of the next-token loss, not saved
         if table is not None:
             model.embed.weight.requires_grad_(False)
             start = torch.empty(model.config.hidden_size, table.shape[1])
