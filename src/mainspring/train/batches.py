@@ -2,8 +2,9 @@
 
 Most rows say that something common is absent, which is soon learned. So every epoch draws rows by *cell* (behavior,
 label, group): all that say present, and of the rest about twice as many, up to `MOST` each. Views with no row drawn
-wait for another epoch. Views of like length and as many rows share a batch of at most `tokens` padded tokens. A batch
-has a cap on the length of definitions, and draws wordings that fit: one long wording would pad a thousand short ones.
+wait for another epoch. Views of like length and as many rows share a batch of about `tokens` padded tokens. A batch has
+a cap on the length of definitions, and draws wordings that fit: one long wording would pad a thousand short ones.
+Batches come in few shapes, the same every epoch: what a GPU has once recorded it can replay.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ import numpy as np
 from mainspring.train.arrays import Array, TrainingData
 from mainspring.train.splits import TRAIN
 
-CAPS, CAP_CHANCES = (24, 40, 96), (0.5, 0.35, 0.15)  # raised where a template's questions are longer
+CAPS, CAP_CHANCES = (40, 96), (0.85, 0.15)  # raised where a template's questions are longer
+WIDTHS = np.array([32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536])  # of padded views, then multiples of 512
 MOST, LEAST, BESIDE = 1500, 400, 2.0  # rows of a cell an epoch: limits, and how many for each one that says present
 DRAWN = {"persona_other": 0.35}  # a share of what its cells would have drawn: another trait is likely absent
 GROUP_WEIGHT = {"natural": 0.3}
@@ -34,10 +36,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """`views` [n] of one batch, their rows [n, N] (-1: none) and the cap on definitions."""
+    """`views` [n] of one batch, their rows [n, N] (-1: none), and the widths both are padded to."""
 
     views: Array
     rows: Array
+    width: int
     cap: int
 
 
@@ -75,8 +78,8 @@ class Batches:
         order = np.lexsort((lengths[words.values], owner))
         self.sorted_wordings = words.values[order]
         size = lengths[self.sorted_wordings]
-        usual = np.quantile(size, [0.5, 0.85, 1.0], method="higher")
-        self.caps = [max(cap, int(length)) for cap, length in zip(CAPS, usual, strict=True)]
+        usual = np.quantile(size, [0.85, 1.0], method="higher")
+        self.caps = [_rounded(max(cap, int(length)), 8) for cap, length in zip(CAPS, usual, strict=True)]
         self.fitting = {cap: np.bincount(owner[size <= cap], minlength=len(words.lengths)) for cap in self.caps}
 
     def epoch(self, number: int) -> list[BatchPlan]:
@@ -84,11 +87,15 @@ class Batches:
         rng = np.random.default_rng([self.seed, number])
         drawn = self._drawn(rng)
         many = (drawn >= 0).sum(1)
-        wide = 2 ** np.ceil(np.log2(np.maximum(many, 1)))
-        lengths = self.data.views.lengths[self.views]
-        order = np.lexsort((lengths * rng.uniform(0.92, 1.08, len(lengths)), wide))
+        rows = np.minimum(2 ** np.ceil(np.log2(np.maximum(many, 2))), self.branches).astype(np.int64)
+        width = _width(self.data.views.lengths[self.views])
+        order = np.lexsort((rng.random(len(many)), rows, width))
         order = order[many[order] > 0]
-        plans = [self._plan(order[group], drawn, rng) for group in self._groups(lengths[order], wide[order])]
+        shape = width[order] * (self.branches + 1) + rows[order]
+        cuts = np.flatnonzero(np.diff(shape)) + 1
+        plans = [
+            plan for like in np.split(order, cuts) if len(like) for plan in self._plans(like, drawn, rows, width, rng)
+        ]
         return [plans[i] for i in rng.permutation(len(plans))]
 
     def _drawn(self, rng: np.random.Generator) -> Array:
@@ -102,23 +109,20 @@ class Batches:
         drawn[owner[kept], rank[kept]] = self.rows[order[kept]]
         return drawn
 
-    def _groups(self, lengths: Array, wide: Array) -> Iterator[slice]:
-        """Runs of views, as many rows each, whose padded batch has about `tokens` tokens."""
-        start = 0
-        while start < len(lengths):
-            end, longest = start, 0
-            while end < len(lengths) and wide[end] == wide[start]:
-                longest = max(longest, int(lengths[end]))
-                if end > start and (end - start + 1) * (longest + wide[start] * self.caps[0]) > self.tokens:
-                    break
-                end += 1
-            yield slice(start, end)
-            start = end
-
-    def _plan(self, members: Array, drawn: Array, rng: np.random.Generator) -> BatchPlan:
-        rows = drawn[members]
-        wide = max(1, int((rows >= 0).sum(1).max()))
-        return BatchPlan(self.views[members], rows[:, :wide], int(rng.choice(self.caps, p=CAP_CHANCES)))
+    def _plans(
+        self, like: Array, drawn: Array, rows: Array, width: Array, rng: np.random.Generator
+    ) -> Iterator[BatchPlan]:
+        """Batches of views of one shape; the last is filled up with rows that count for nothing."""
+        wide, tokens = int(rows[like[0]]), int(width[like[0]])
+        size = max(1, self.tokens // (tokens + wide * self.caps[0]))
+        for start in range(0, len(like), size):
+            members = like[start : start + size]
+            chosen = drawn[members][:, :wide]
+            if start and len(members) < size:
+                lacking = size - len(members)
+                members = np.concatenate([members, like[:lacking]])
+                chosen = np.concatenate([chosen, np.full((lacking, wide), -1)])
+            yield BatchPlan(self.views[members], chosen, tokens, int(rng.choice(self.caps, p=CAP_CHANCES)))
 
     def step(self, plan: BatchPlan, number: int) -> Step:
         """The arrays of a plan; wordings are drawn by step number."""
@@ -131,13 +135,11 @@ class Batches:
         pick = (rng.random(row.shape) * np.maximum(fitting, 1)).astype(np.int64)
         definition = self.sorted_wordings[self.data.wordings.starts[behavior] + pick]
         lengths = np.where(there, self.data.definitions.lengths[definition], 1)
-        width = _rounded(int(lengths.max()), 8)
-        padded = self.data.definitions.padded(definition.reshape(-1), width, self.pad).reshape(*row.shape, width)
-        view_lengths = self.data.views.lengths[plan.views]
-        T = _width(int(view_lengths.max()))  # noqa: N806
+        definition = np.where(there, definition, 0)
+        padded = self.data.definitions.padded(definition.reshape(-1), plan.cap, self.pad).reshape(*row.shape, plan.cap)
         return Step(
-            self.data.views.padded(plan.views, T, self.pad),
-            view_lengths,
+            self.data.views.padded(plan.views, plan.width, self.pad),
+            self.data.views.lengths[plan.views],
             padded,
             lengths,
             self._targets(rows.label[row], rows.confidence[row]),
@@ -196,9 +198,10 @@ def _plain_step(data: TrainingData, rows: Array, pad: int) -> Step:
     )
 
 
-def _width(longest: int) -> int:
-    """Whole chunks of 64 beyond the first: what the network pads to anyway, and fewer shapes."""
-    return _rounded(longest, 64 if longest > 64 else 16)
+def _width(lengths: Array) -> Array:
+    """The narrowest of the widths that takes each."""
+    beyond: Array = -(-lengths // 512) * 512
+    return np.where(lengths > WIDTHS[-1], beyond, WIDTHS[np.minimum(np.searchsorted(WIDTHS, lengths), len(WIDTHS) - 1)])
 
 
 def _rounded(size: int, to: int) -> int:

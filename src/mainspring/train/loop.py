@@ -7,7 +7,7 @@ generator seeded a step. A checkpoint holds weights, their average, the optimise
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -20,8 +20,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mainspring.train.arrays import TrainingData
-from mainspring.train.batches import Batches, Step, base_numbers, held_out
+from mainspring.train.batches import Batches, BatchPlan, Step, base_numbers, held_out
 from mainspring.train.config import Training
+from mainspring.train.graphs import Replayed
 from mainspring.train.metrics import macro_auc
 from mainspring.train.network import Batch, label_logits, next_token_loss
 from mainspring.train.parameters import Trainable
@@ -52,6 +53,7 @@ class Run:
             data, seed=training.seed, tokens=training.tokens, branches=training.branches, smoothing=training.smoothing
         )
         self.label_ids = torch.from_numpy(data.label_ids).to(self.device)
+        self.steps = Replayed(self._losses, list(self.parameters.values()), record=gpu)
         self.place = Place()
         self.log = folder / "log.jsonl"
         if gpu:
@@ -86,9 +88,9 @@ class Run:
         started = saved = time.monotonic()
         epochs, seen, losses = self.training.epochs, 0, []
         look = max(1.0 / LOOKS, 1e-9)
-        for step, progress in self._steps():
-            losses.append(self._step(step, progress))
-            seen += step.views.size + step.branches.size
+        for tensors, progress in self._steps():
+            losses.append(self._step(tensors, progress))
+            seen += tensors[0].numel() + tensors[2].numel()
             self.place.step += 1
             self.place.index += 1
             now = time.monotonic()
@@ -99,9 +101,7 @@ class Run:
                     + (f", next token {language:.3f}," if language else "")
                     + f" {seen / (now - started):,.0f} tokens/s"
                 )
-                self._note(
-                    step=self.place.step, progress=progress, loss=loss, language=language, seconds=now - started
-                )
+                self._note(step=self.place.step, progress=progress, loss=loss, language=language, seconds=now - started)
                 losses = []
             if int(progress / look) != int((progress + 1 / (epochs * self.count)) / look):
                 found = self.look()
@@ -120,7 +120,7 @@ class Run:
         with self.log.open("a") as handle:
             handle.write(json.dumps(entry) + "\n")
 
-    def _steps(self) -> Iterator[tuple[Step, float]]:
+    def _steps(self) -> Iterator[tuple[list[Tensor], float]]:
         """Batches from the place on, made ahead by a thread; with each how much of the training is done."""
         whole, part = divmod(self.training.epochs, 1)
         last = int(whole) + (part > 0)
@@ -132,37 +132,39 @@ class Run:
                     plans = plans[: max(1, round(part * len(plans)))]
                 first, at = self.place.step - self.place.index, self.place.index
                 rest = iter(range(at, len(plans)))
-                waiting: list[tuple[int, Future[Step]]] = [
-                    (i, pool.submit(self.batches.step, plans[i], first + i)) for i in islice(rest, AHEAD)
+                waiting: list[tuple[int, Future[list[Tensor]]]] = [
+                    (i, pool.submit(self._made, plans[i], first + i)) for i in islice(rest, AHEAD)
                 ]
                 while waiting:
                     i, found = waiting.pop(0)
                     if (more := next(rest, None)) is not None:
-                        waiting.append((more, pool.submit(self.batches.step, plans[more], first + more)))
+                        waiting.append((more, pool.submit(self._made, plans[more], first + more)))
                     progress = (self.place.epoch + i / self.count) / self.training.epochs
                     yield found.result(), progress
                 self.place.epoch, self.place.index = self.place.epoch + 1, 0
 
-    def _step(self, step: Step, progress: float) -> Tensor:
+    def _made(self, plan: BatchPlan, number: int) -> list[Tensor]:
+        tensors = [torch.from_numpy(np.ascontiguousarray(a)) for a in self.batches.step(plan, number)]
+        return [t.pin_memory() for t in tensors] if self.device.type == "cuda" else tensors
+
+    def _step(self, tensors: Sequence[Tensor], progress: float) -> Tensor:
+        """One update; the losses of labels and of next tokens, on the device."""
         torch.manual_seed(self.training.seed * 1_000_003 + self.place.step)
+        self.trained.train()
+        losses = self.steps(tensors)
+        torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), 1.0)
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
                 group["lr"] = group["slow"] * self._rate(progress)
-            optimiser.zero_grad(set_to_none=True)
-        self.trained.train()
-        loss, language = self._losses(step)
-        (loss + self.training.language * language).backward()
-        torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), 1.0)
-        for optimiser in self.optimisers:
             optimiser.step()
         self._average()
-        return torch.stack([loss.detach(), language.detach()])
+        return losses
 
-    def _losses(self, step: Step) -> tuple[Tensor, Tensor]:
-        """Of the labels, and of the views' next tokens."""
+    def _losses(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """(losses of the labels and of the views' next tokens [2], their weighted sum)."""
         t = self.training
-        batch = Batch(*(self._on(a) for a in step[:4]))
-        targets, weight = self._on(step.targets), self._on(step.weight)
+        *arrays, targets, weight = tensors
+        batch = Batch(*arrays)
         with self._mixed():
             embedding = self.trained.embedding()
             logits, views = label_logits(self.trained.model, embedding, batch, self.label_ids, dropout=t.dropout)
@@ -170,7 +172,8 @@ class Run:
             if t.language:
                 language = next_token_loss(views, embedding, self.trained.spread, batch, t.language_rows)
         losses = -(targets * F.log_softmax(logits, -1)).sum(-1)
-        return (losses * weight).sum() / weight.sum().clamp(min=1), language
+        labels = (losses * weight).sum() / weight.sum().clamp(min=1)
+        return torch.stack([labels, language]), labels + t.language * language
 
     def _mixed(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")

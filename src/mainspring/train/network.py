@@ -42,7 +42,7 @@ class _Layout:
 def label_logits(
     model: Hybrid, embedding: Tensor, batch: Batch, label_ids: Tensor, *, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Label logits [B, N, labels] fp32 at each branch's last token, and the views' rows [B, T, d] before the last norm."""
+    """Label logits [B, N, labels] fp32 at each branch's last token; views [B, T, d] before the last norm."""
     B, N, L = batch.branches.shape
     layout = _layout(model, batch, dropout)
     views = F.embedding(batch.views, embedding)
@@ -55,7 +55,7 @@ def label_logits(
 
 
 def next_token_loss(views: Tensor, embedding: Tensor, spread: Tensor, batch: Batch, rows: int) -> Tensor:
-    """Mean cross-entropy of the views' next tokens over `rows` places drawn at random; `spread` [d] scales the states."""
+    """Mean cross-entropy of the views' next tokens at `rows` places drawn at random; `spread` [d] scales the states."""
     B, T = batch.views.shape
     inside = torch.arange(T - 1, device=views.device) < batch.view_lengths[:, None] - 1
     lots = torch.rand(B, T - 1, device=views.device) + inside
