@@ -54,7 +54,7 @@ class Replayed:
     def _recorded(self, places: list[Tensor]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             report = self._run(places)
         self.pool = self.pool or graph.pool()
         return graph, places, report
