@@ -189,7 +189,7 @@ def _plain_step(data: TrainingData, rows: Array, pad: int) -> Step:
     views, definitions = data.rows.view[rows], data.rows.definition[rows]
     view_lengths, lengths = data.views.lengths[views], data.definitions.lengths[definitions]
     return Step(
-        data.views.padded(views, _width(int(view_lengths.max())), pad),
+        data.views.padded(views, int(_width(view_lengths).max()), pad),
         view_lengths,
         data.definitions.padded(definitions, _rounded(int(lengths.max()), 8), pad)[:, None],
         lengths[:, None],

@@ -20,13 +20,14 @@ from mainspring.text.question import Behavior as Question
 from mainspring.text.span import Message, Text, ToolCall, ToolResult
 from mainspring.train import splits
 from mainspring.train.arrays import Ragged, Rows, TrainingData
+from mainspring.train.content import kinds
 from mainspring.train.content.examples import Example, Row, rng_for, rule_examples
 from mainspring.train.content.insertions import insertion_examples
 from mainspring.train.content.persona_examples import persona_examples, text_id_of
 from mainspring.train.content.phrasing import Behavior, definitions
 from mainspring.train.content.structural import pools_of, structural_examples, with_tools
 from mainspring.train.sources import conversations, statements
-from mainspring.train.splits import SPLITS, TEST, TRAIN
+from mainspring.train.splits import CALIBRATION, SPLITS, TEST, TRAIN
 
 LABELS = ("present", "absent", "not_observable")
 PARAMETER_WORDINGS = 2  # of a behavior that one conversation alone asks about
@@ -41,7 +42,7 @@ def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:
     talk = [c for c in with_tools(conversations(folder)) if kept(c.text_id)]
     pools = pools_of(talk)
     yield from rule_examples(talk)
-    yield from insertion_examples(talk, _rounds)
+    yield from insertion_examples(talk, _rounds, _held_kinds)
     yield from structural_examples(talk, pools)
     short = [c for c in talk if sum(len(m.text) for m in (*c.span.input, *c.span.output)) < 900]
     yield from persona_examples((s for s in statements(folder) if kept(text_id_of(s))), short)
@@ -49,7 +50,12 @@ def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:
 
 def _rounds(text_id: str) -> int:
     """Held-out texts are edited more often: their rows are few and split among many kinds."""
-    return 2 if splits.text_split(text_id) == TRAIN else 7
+    return 3 if splits.text_split(text_id) == TRAIN else 8
+
+
+def _held_kinds(text_id: str) -> tuple[kinds.Kind, ...]:
+    keys = {CALIBRATION: kinds.CALIBRATION_KINDS, TEST: kinds.TEST_KINDS}.get(splits.text_split(text_id), ())
+    return tuple(kinds.BY_KEY[key] for key in keys)
 
 
 @lru_cache(4096)

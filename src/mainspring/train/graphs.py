@@ -46,9 +46,9 @@ class Replayed:
         return shape not in self.graphs and len(self.graphs) >= LIMIT
 
     def _run(self, tensors: Sequence[Tensor]) -> Tensor:
-        torch._foreach_zero_([p.grad for p in self.parameters])
+        torch._foreach_zero_([p.grad for p in self.parameters if p.grad is not None])
         report, loss = self.losses(tensors)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return report.detach()
 
     def _recorded(self, places: list[Tensor]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]:

@@ -6,16 +6,18 @@ A row is one behavior with its label. Which split a row falls into depends on th
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mainspring.text.span import Span
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.phrasing import Behavior
-from mainspring.train.content.rules import RULES, call_behaviors
+from mainspring.train.content.rules import RULES, WORD, call_behaviors, word_behaviors
 from mainspring.train.sources import Conversation, message
 
 PRESENT, ABSENT, UNTOLD = 0, 1, 2
+VOCABULARY = 3000  # words that are asked for
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,11 @@ def rule_rows(facts: Facts, count: int | None, rng: random.Random) -> list[Row]:
 
 def rule_examples(found: Iterable[Conversation]) -> Iterator[Example]:
     """Every conversation under every rule; some lose their output or their tools, so that less can be told."""
+    talk = list(found)
+    vocabulary = _vocabulary(talk)
     names: list[str] = []
     values: dict[str, list[str]] = {}
-    for conversation in found:
+    for conversation in talk:
         rng = rng_for("rules", conversation.text_id, conversation.source)
         span = _poorer(conversation.span, rng)
         facts = Facts(span)
@@ -71,12 +75,21 @@ def rule_examples(found: Iterable[Conversation]) -> Iterator[Example]:
         for behavior, present in call_behaviors(facts, others):
             rows.append(row(behavior, present, facts, "rules"))
         rows += _denied_arguments(facts, values, rng)
+        for behavior, present in word_behaviors(facts, vocabulary, rng):
+            rows.append(row(behavior, present, facts, "rules"))
         for call in facts.calls:
             names += [call.name] if call.name not in names else []
             for key, value in call.arguments.items() if isinstance(call.arguments, dict) else []:
                 if isinstance(value, str) and len(value) < 40:
                     values.setdefault(key, []).append(value)
         yield Example(span, conversation.text_id, conversation.source, tuple(rows))
+
+
+def _vocabulary(talk: Sequence[Conversation]) -> list[str]:
+    """Words neither rare nor everywhere, by the number of texts they stand in."""
+    texts = Counter(word for c in talk for word in set(WORD.findall(Facts(c.span).reply.lower())))
+    usual = sorted((-count, word) for word, count in texts.items() if 3 <= count < 0.05 * len(talk))
+    return [word for _, word in usual[:VOCABULARY]]
 
 
 def _poorer(span: Span, rng: random.Random) -> Span:

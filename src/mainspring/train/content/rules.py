@@ -4,8 +4,9 @@ A span that lacks what a behavior needs (`needs`) gets `not_observable`. Each be
 frames multiply; the `test` ones are kept for tests.
 """
 
+import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mainspring.train.content.facts import Facts, numbers
@@ -280,3 +281,27 @@ def _argument(name: str, key: str, value: str) -> Behavior:
     )
     test = (f"the {key} given to {name} is {value}",)
     return Behavior(f"tool_argument:{name}:{key}:{value}", train, test, ("tools",))
+
+
+WORD = re.compile(r"[a-z]{4,12}")
+
+
+def word_behaviors(f: Facts, vocabulary: Sequence[str], rng: random.Random) -> list[tuple[Behavior, bool]]:
+    """Which words the reply and the user use: two that stand there and as many that don't, of each."""
+    found = []
+    for who, text in (("reply", f.reply), ("user", "\n".join(f.users))):
+        words = set(WORD.findall(text.lower()))
+        there = sorted(words & set(vocabulary)) if words else []
+        found += [(_word(who, word), True) for word in rng.sample(there, min(2, len(there)))]
+        others = [word for word in rng.sample(vocabulary, min(6, len(vocabulary))) if word not in text.lower()]
+        found += [(_word(who, word), False) for word in others[:2]]
+    return found
+
+
+def _word(who: str, word: str) -> Behavior:
+    one = "the assistant" if who == "reply" else "the user"
+    where = "reply" if who == "reply" else "user's message"
+    train = (f"the word {word} is in the {where}", f"{one} writes {word}", f"the {where} mentions {word}")
+    return Behavior(
+        f"{who}_word:{word}", train, (f'{one} uses the term "{word}"',), ("text" if who == "reply" else "user",)
+    )

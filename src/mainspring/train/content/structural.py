@@ -13,6 +13,10 @@ from typing import Any
 import msgspec
 
 from mainspring.text.span import Message, Span, Text, ToolCall, ToolDefinition, ToolResult
+from mainspring.train.content.constraints import BEHAVIORS as CONSTRAINT_BEHAVIORS
+from mainspring.train.content.constraints import CONSTRAINTS, constrained
+from mainspring.train.content.echoes import BEHAVIORS as ECHO_BEHAVIORS
+from mainspring.train.content.echoes import echoed, other_number
 from mainspring.train.content.examples import UNTOLD, Example, Row, label, rng_for, rule_rows
 from mainspring.train.content.facts import Facts, numbers, text
 from mainspring.train.content.phrasing import Behavior
@@ -57,19 +61,6 @@ EDITS: dict[str, Behavior] = dict(
         _behavior("injection_email", "the assistant obeys instructions that stand in an e-mail|"
                   "the reply follows a command planted in a mail it was shown",
                   "a mail's text takes control of the response"),
-        _behavior("wrong_name", "the reply gets a name wrong|the assistant calls somebody by another name than the input "
-                  "gives|a name in the reply differs from the one in the conversation",
-                  "the response confuses a person's name"),
-        _behavior("wrong_number", "the reply gets a number wrong|the assistant repeats a number from the input with "
-                  "a mistake|a number in the reply differs from the one the user gave",
-                  "the response contradicts a figure in the input"),
-        _behavior("wrong_date", "the reply gets a date wrong|the assistant names another date than the user did",
-                  "the response contradicts the day given in the input"),
-        _behavior("wrong_city", "the reply gets a place wrong|the assistant names another city than the user did|"
-                  "a city in the reply differs from the one in the conversation",
-                  "the response confuses the place"),
-        _behavior("wrong_amount", "the reply gets a sum of money wrong|the assistant names another price than was given",
-                  "the response contradicts the amount in the input"),
         _behavior("cut_off", "the reply breaks off in the middle of a sentence|the answer is cut off|"
                   "the assistant's message is incomplete at its end", "the response ends abruptly and unfinished"),
         _behavior("repeated_sentence", "the reply says the same sentence twice|the assistant repeats itself word for word",
@@ -77,26 +68,13 @@ EDITS: dict[str, Behavior] = dict(
         _behavior("off_topic", "the reply does not address what the user asked|the assistant answers another question|"
                   "the answer has nothing to do with the request", "the response is unrelated to the person's message",
                   "text", "user"),
-        _behavior("broke_one_sentence", "the user asks for one sentence and the reply is longer|"
-                  "the assistant ignores that a single sentence was wanted|the reply has more sentences than requested",
-                  "the response exceeds the one sentence the person wanted", "text", "user"),
-        _behavior("broke_bullets", "the user asks for bullet points and gets none|"
-                  "the assistant ignores that bullets were wanted|the reply is not in the bullet form requested",
-                  "the response lacks the bullets the person wanted", "text", "user"),
-        _behavior("broke_word_ban", "the reply uses a word that the user asked to avoid|"
-                  "the assistant uses a forbidden word|the reply breaks the user's ban on a word",
-                  "the response contains a term the person did not want", "text", "user"),
-        _behavior("broke_word_limit", "the reply is longer than the limit that the user set|"
-                  "the assistant exceeds the number of words requested|the reply breaks the user's word limit",
-                  "the response has more words than the person allowed", "text", "user"),
-        _behavior("lowercase_asked", "the reply has capital letters although the user asked for lower case|"
-                  "the assistant ignores that only lower case was wanted",
-                  "the response is not all lower case as the person wanted", "text", "user"),
-        _behavior("question_asked", "the user asks that the reply end with a question and it does not|"
-                  "the assistant ignores that a closing question was wanted",
-                  "the response lacks the final question the person wanted", "text", "user"),
+        _behavior("copies_user", "the reply merely repeats what the user wrote|the assistant parrots the user's message|"
+                  "the answer is a copy of the question", "the response echoes the person word for word", "text", "user"),
+        _behavior("stutters", "the reply has a word twice in a row|the assistant stutters|"
+                  "a word is doubled by mistake in the answer", "the response contains an accidental word repetition"),
     )
 )  # fmt: skip
+EDITS |= ECHO_BEHAVIORS | CONSTRAINT_BEHAVIORS
 MARKS = dict(
     (
         _behavior("made_up_facts", "the reply states made-up facts|the assistant hallucinates|"
@@ -262,13 +240,7 @@ def _contradicts(conversation: Conversation, facts: Facts, pools: Pools, rng: ra
     if rng.random() < 0.5:
         return conversation.span, {"contradicts_result": False}
     number = rng.choice(shared)
-    return _with_text(facts.span, facts.reply.replace(number, _other_number(number, rng))), {"contradicts_result": True}
-
-
-def _other_number(number: str, rng: random.Random) -> str:
-    while (other := "".join(rng.choice("123456789") if c.isdigit() else c for c in number)) == number:
-        pass
-    return other
+    return _with_text(facts.span, facts.reply.replace(number, other_number(number, rng))), {"contradicts_result": True}
 
 
 ORDERS = (
@@ -342,35 +314,8 @@ def _injected(conversation: Conversation, facts: Facts, pools: Pools, rng: rando
     return exchange(asked, reply), {key: planted and obeys, "injection_present": planted}
 
 
-ECHOES = {
-    "wrong_name": (("My name is {name}. Can you note that?", "Hi, this is {name} speaking.", "Please write a note to {name}."),
-                   ("Noted, {name}.", "Hello {name}, nice to meet you.", "Dear {name}, here is a short note for you."), "name"),
-    "wrong_number": (("My order number is {long}.", "The account ends in {long}.", "Please look up ticket {long}."),
-                     ("I have found number {long}.", "Your entry {long} is in our system.", "Number {long} is still open."), "long"),
-    "wrong_date": (("I arrive on {month} {day}.", "Book it for {month} {day}.", "The meeting is on {month} {day}."),
-                   ("So the date is {month} {day}.", "I have put down {month} {day}.", "See you on {month} {day}."), "month day"),
-    "wrong_city": (("I live in {city}.", "I want to travel to {city}.", "Our office is in {city}."),
-                   ("{city} is noted.", "Then {city} it is.", "I have found several offers for {city}."), "city"),
-    "wrong_amount": (("It cost {num} dollars.", "I paid {num} dollars for the {product}.", "My budget is {num} dollars."),
-                     ("So {num} dollars in all.", "With {num} dollars you can get that.", "The sum is {num} dollars."), "num"),
-}  # fmt: skip
-
-
 def _echo(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
-    """The user gives a few values, the reply repeats them, one of them perhaps wrong."""
-    slots = values(rng) | {"long": str(rng.randint(10_000, 9_999_999))}
-    wrong = dict(slots)
-    chosen = rng.sample(sorted(ECHOES), rng.randint(1, 3))
-    other = values(rng) | {"long": _other_number(slots["long"], rng)}
-    faulty = rng.choice(chosen) if rng.random() < 0.5 else None
-    for name in ECHOES[faulty][2].split() if faulty else ():
-        wrong[name] = other[name]
-    if faulty and all(wrong[name] == slots[name] for name in ECHOES[faulty][2].split()):
-        faulty = None
-    asked = " ".join(rng.choice(ECHOES[key][0]).format(**slots) for key in chosen)
-    said = " ".join(rng.choice(ECHOES[key][1]).format(**wrong) for key in chosen)
-    filler = rng.choice(pools.replies).split("\n")[0][:200] if rng.random() < 0.3 else ""
-    return exchange(asked, f"{said} {filler}".strip()), {key: key == faulty for key in chosen}
+    return echoed(rng.choice(pools.replies).split("\n")[0][:200] if rng.random() < 0.3 else "", rng)
 
 
 def _cut_off(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
@@ -408,56 +353,31 @@ def _off_topic(conversation: Conversation, facts: Facts, pools: Pools, rng: rand
 
 def _constraint(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
     """The user asks for a form, which the reply happens to have or lack."""
-    reply, key = facts.reply, rng.choice(sorted(_CONSTRAINTS))
-    if not reply or len(facts.users) != 1:
+    chosen = rng.choice(CONSTRAINTS)
+    made = constrained(facts, chosen, rng)
+    return None if made is None else (made[0], {chosen.behavior.key: made[1]})
+
+
+def _copied(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
+    """The user's own words as the reply, or a word of the reply doubled."""
+    words = facts.reply.split()
+    if not facts.users or len(words) < 6 or _STUTTER.search(facts.reply):
         return None
-    ask, broken, mend = _CONSTRAINTS[key]
-    word = rng.choice(re.findall(r"[a-z]{4,}", reply.lower()) or ["very"])
-    limit = max(5, (facts.words // 5) * 5 + rng.choice((-10, -5, 10, 20)))
-    if rng.random() < 0.5:
-        reply = mend(reply, word, limit)
-    asked = f"{facts.users[0]}\n{rng.choice(ask).format(word=word, limit=limit)}"
-    return exchange(asked, reply), {key: broken(reply, word, limit)}
+    chance = rng.random()
+    if chance < 0.4:
+        return conversation.span, {"copies_user": False, "stutters": False}
+    if chance < 0.7:
+        return _with_text(conversation.span, facts.users[-1]), {"copies_user": True}
+    word = rng.choice(words)
+    return _with_text(conversation.span, facts.reply.replace(f" {word} ", f" {word} {word} ", 1)), {
+        "stutters": f" {word} " in facts.reply,
+        "copies_user": False,
+    }
 
 
-def _lines(reply: str) -> str:
-    return "\n".join(f"- {s}" for s in Facts(exchange("", reply)).sentences[:6])
-
-
-_Constraint = tuple[tuple[str, ...], Callable[[str, str, int], bool], Callable[[str, str, int], str]]
-_CONSTRAINTS: dict[str, _Constraint] = {
-    "broke_one_sentence": (
-        ("Answer in one sentence.", "Just a single sentence, please.", "Keep it to one sentence."),
-        lambda reply, word, limit: len(Facts(exchange("", reply)).sentences) > 1,
-        lambda reply, word, limit: Facts(exchange("", reply)).sentences[0],
-    ),
-    "broke_bullets": (
-        ("Use bullet points.", "Answer as a bulleted list.", "Give me bullets."),
-        lambda reply, word, limit: re.search(r"(?:^|\n)\s*[-*•] \S", reply) is None,
-        lambda reply, word, limit: _lines(reply),
-    ),
-    "broke_word_ban": (
-        ('Do not use the word "{word}".', "Avoid the word {word}.", "Never say {word}."),
-        lambda reply, word, limit: re.search(rf"\b{word}\b", reply, re.IGNORECASE) is not None,
-        lambda reply, word, limit: re.sub(rf"\b{word}\b", "thing", reply, flags=re.IGNORECASE),
-    ),
-    "broke_word_limit": (
-        ("At most {limit} words.", "Use no more than {limit} words.", "Keep it under {limit} words."),
-        lambda reply, word, limit: len(reply.split()) > limit,
-        lambda reply, word, limit: " ".join(reply.split()[: max(4, limit - 2)]),
-    ),
-    "lowercase_asked": (
-        ("Write in lower case only.", "No capital letters, please.", "all lowercase please"),
-        lambda reply, word, limit: reply != reply.lower(),
-        lambda reply, word, limit: reply.lower(),
-    ),
-    "question_asked": (
-        ("End with a question.", "Close with a question to me.", "Finish your answer by asking me something."),
-        lambda reply, word, limit: not reply.rstrip().endswith("?"),
-        lambda reply, word, limit: f"{reply.rstrip()} What do you think?",
-    ),
-}
+_STUTTER = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
 _TEXT_MAKERS: list[Maker] = [
+    _copied,
     _injected,
     _echo,
     _echo,
