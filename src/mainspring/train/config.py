@@ -43,7 +43,7 @@ class Training:
     decay: float = 0.1  # of weights
     dropout: float = 0.1
     smoothing: float = 0.02
-    language: float = 0.0  # weight of the views' next-token loss: what teaches a fresh network to read
+    language: float = 0.0  # first weight of the views' next-token loss, which teaches a network to read; falls to 0
     language_rows: int = 8192  # of a step, that it looks at
     muon: bool = False  # for the blocks' matrices: Jordan 2024; the rest stays with AdamW
     average: float = 0.997  # exponential, of the weights that are saved

@@ -151,7 +151,7 @@ class Run:
         """One update; the losses of labels and of next tokens, on the device."""
         torch.manual_seed(self.training.seed * 1_000_003 + self.place.step)
         self.trained.train()
-        losses = self.steps(tensors)
+        losses = self.steps([*tensors, torch.tensor(self.training.language * (1 - progress))])
         torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), 1.0)
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
@@ -163,7 +163,7 @@ class Run:
     def _losses(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """(losses of the labels and of the views' next tokens [2], their weighted sum)."""
         t = self.training
-        *arrays, targets, weight = tensors
+        *arrays, targets, weight, share = tensors
         batch = Batch(*arrays)
         with self._mixed():
             embedding = self.trained.embedding()
@@ -173,7 +173,7 @@ class Run:
                 language = next_token_loss(views, embedding, self.trained.spread, batch, t.language_rows)
         losses = -(targets * F.log_softmax(logits, -1)).sum(-1)
         labels = (losses * weight).sum() / weight.sum().clamp(min=1)
-        return torch.stack([labels, language]), labels + t.language * language
+        return torch.stack([labels, language]), labels + share * language
 
     def _mixed(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
