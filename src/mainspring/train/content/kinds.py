@@ -49,7 +49,7 @@ TRAIN_KINDS = tuple(kind for kind in KINDS if kind.key not in (*TEST_KINDS, *CAL
 
 
 def close(one: Kind, other: Kind) -> bool:
-    return one.key in other.near or other.key in one.near or bool(one.near & other.near)
+    return one.key in other.near or other.key in one.near
 
 
 NAMES = ("Miller", "Okafor", "Lindgren", "Tanaka", "Alvarez", "Novak", "Dubois", "Haddad", "Kowalski", "Rossi", "Singh",
