@@ -1,14 +1,16 @@
-"""A model folder from a path or a hub id. Works offline with folders; the hub client is an extra.
+"""A model folder from a path, a hub id, or "embedded", the small scorer in this package. The hub client is an extra.
 
 Only what a model needs is fetched: safetensors, JSON and templates, never code or pickles. A pinned revision makes the
 weights a matter of record; without one the hub's default branch is taken.
 """
 
 import re
+from importlib.resources import files
 from pathlib import Path
 
 from mainspring.errors import ModelError
 
+EMBEDDED = "embedded"
 WEIGHTS = ("*.safetensors",)
 WANTED = ("*.json", "*.jinja", "LICENSE*", "README.md")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -25,6 +27,8 @@ def model_folder(
 ) -> Path:
     """The local folder of a model; a hub id `owner/name` is downloaded, once, with progress on stderr.
 
+    A folder of the name comes first, so that one called "embedded" can be used.
+
     `token` is a private hub's; None takes the one the hub client finds (environment or login). `weights` False fetches
     what a bundle needs and no more. Raises HubError.
     """
@@ -36,6 +40,8 @@ def model_folder(
         taken = folder.exists()
     except (OSError, RuntimeError):  # a name too long for the system, the home of nobody
         taken = True
+    if name == EMBEDDED:
+        return Path(str(files("mainspring") / "data" / "scorer"))
     if taken or not _HUB_ID.fullmatch(name):
         raise HubError(f"{name!r} is no folder here and no hub id of the form owner/name")
     try:

@@ -1,6 +1,6 @@
 """Scoring in the caller's process: conversation and behaviors in, probabilities out, one forward pass.
 
-    scorer = Scorer.from_pretrained("path/to/model")
+    scorer = Scorer.embedded()  # or Scorer.from_pretrained("path/to/model")
     for result in scorer.score(span, ["the assistant made up a URL"]):
         print(result.id, result.p_present)
 
@@ -21,7 +21,7 @@ from mainspring.backend import open_backend
 from mainspring.engine import Branch, Engine, Work
 from mainspring.engine.engine import DEFAULT_CACHE_BYTES
 from mainspring.errors import InputError, TokenizerError, TooLargeError
-from mainspring.hub import model_folder
+from mainspring.hub import EMBEDDED, model_folder
 from mainspring.text.bundle import Bundle
 from mainspring.text.familiarity import Familiarity
 from mainspring.text.formats import read_span
@@ -104,7 +104,7 @@ class Scorer:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         threads: int | None = None,
     ) -> "Scorer":
-        """Any checkpoint folder of the hybrid family, or a hub id. `cache_bytes` bounds kept views, 0 keeps none.
+        """Any checkpoint folder of the hybrid family, a hub id, or "embedded". `cache_bytes` bounds kept views, 0 keeps none.
 
         `threads` sets how many CPU threads this process's products use; None measures which number pays.
 
@@ -116,6 +116,11 @@ class Scorer:
             Engine(open_backend(folder, device, threads=threads), cache_bytes=cache_bytes),
         )
         return cls(bundle, engine, Familiarity.load(folder))
+
+    @classmethod
+    def embedded(cls, *, cache_bytes: int = DEFAULT_CACHE_BYTES, threads: int | None = None) -> "Scorer":
+        """The small scorer that comes with the package: docs/scorer.md says what it is worth."""
+        return cls.from_pretrained(EMBEDDED, cache_bytes=cache_bytes, threads=threads)
 
     def score(
         self,

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from mainspring.hub import EMBEDDED
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -45,11 +47,12 @@ def model_options(command: Command) -> Command:
     command = click.option("--revision", metavar="REV", help="Of a hub model: a commit, tag or branch.")(command)
     return click.option(
         "--model",
-        required=True,
+        default=EMBEDDED,
+        show_default=True,
         envvar="MAINSPRING_MODEL",
         show_envvar=True,
         metavar="DIR_OR_HUB_ID",
-        help="A model folder, or owner/name on a hub.",
+        help="A model folder, owner/name on a hub, or the small scorer of this package.",
     )(command)
 
 

@@ -32,6 +32,7 @@ class JsonReport:
     def scored(self, item: Item, scores: Scores) -> None:
         results = [
             {"id": r.id, "p_present": r.p_present, "p_absent": r.p_absent, "p_not_observable": r.p_not_observable}
+            | ({} if r.familiarity is None else {"familiarity": r.familiarity})
             for r in scores
         ]
         usage = {"input_tokens": scores.input_tokens}
@@ -60,10 +61,11 @@ class TableReport:
         self.errors.line(f"error: {label(item)}: {error}")
 
     def _columns(self, scores: Scores) -> None:
-        lines = ["present  absent     n/o  behavior"]
-        lines += [
-            f"{r.p_present:7.4f} {r.p_absent:7.4f} {r.p_not_observable:7.4f}  {self.out.safe(r.id)}" for r in scores
-        ]
+        told = any(r.familiarity is not None for r in scores)
+        lines = ["present  absent     n/o  " + ("familiar  " if told else "") + "behavior"]
+        for r in scores:
+            near = "" if not told else f"{'-':>8}  " if r.familiarity is None else f"{r.familiarity:8.2f}  "
+            lines.append(f"{r.p_present:7.4f} {r.p_absent:7.4f} {r.p_not_observable:7.4f}  {near}{self.out.safe(r.id)}")
         click.echo("\n".join(lines) + "\n", file=self.out.console.file)
 
     def _table(self, scores: Scores) -> Table:
@@ -72,8 +74,11 @@ class TableReport:
         table.add_column("present", no_wrap=True, min_width=BAR_CELLS + 6)
         table.add_column("absent", justify="right", no_wrap=True)
         table.add_column("n/o", justify="right", no_wrap=True)
-        for result in scores:
-            table.add_row(*self._row(result))
+        told = any(r.familiarity is not None for r in scores)
+        if told:
+            table.add_column("familiar", justify="right", no_wrap=True, style="dim")
+        for r in scores:
+            table.add_row(*self._row(r), *([] if r.familiarity is None else [f"{r.familiarity:.2f}"]))
         return table
 
     def _row(self, r: BehaviorScore) -> tuple[Text, Text, Text, Text]:

@@ -37,15 +37,18 @@ def score(
     text, ...), a list of them, JSON lines, an export, a folder of such files, or - for stdin. Lines are read one at a
     time, so a stream may have any length; one document or line holds at most 20 MiB.
 
+    Without --model the small scorer of this package answers (mainspring.Scorer.embedded). `familiarity`, 0 to 1, says
+    how near a behavior's wording is to what such a model was trained on; models that don't know it leave it out.
+
     \b
-    mainspring score chat.json -b "the assistant made up a URL" --model DIR
+    mainspring score chat.json -b "the assistant made up a URL"
     mainspring score spans/ --behaviors policy.json --model owner/name --cut
     mainspring score - --behaviors policy.txt --model DIR --json < spans.jsonl
 
     \b
     With --json, a line is one of
       {"name", "index", "format", "results": [{"id", "p_present", "p_absent",
-       "p_not_observable"}], "usage": {"input_tokens"}, "notes": [...]}
+       "p_not_observable", "familiarity"}], "usage": {"input_tokens"}, "notes": [...]}
       {"name", "index", "error": {"code", "message", "param"}}
 
     Exit code 1 if a span was refused or failed. From Python, the same is mainspring.scorer.Scorer.

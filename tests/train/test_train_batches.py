@@ -1,0 +1,103 @@
+"""Which rows an epoch draws, and the shapes they come in."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mainspring.train.arrays import Ragged, Rows, TrainingData
+from mainspring.train.batches import BESIDE, LEAST, MOST, WIDTHS, Batches
+from mainspring.train.graphs import Replayed
+from mainspring.train.network import Batch, next_token_loss
+
+VIEWS, TOKENS = 4000, 4096
+
+
+@pytest.fixture(scope="module")
+def data() -> TrainingData:
+    """One common behavior, nearly always absent, and one rare trait; three rows a view."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(5, 400, VIEWS)
+    view = np.repeat(np.arange(VIEWS), 3)
+    behavior = np.tile([0, 1, 2], VIEWS)
+    label = np.where(behavior == 0, np.where(rng.random(3 * VIEWS) < 0.9, 1, 0), rng.integers(0, 2, 3 * VIEWS))
+    label[behavior == 2] = 2
+    zeros = np.zeros(3 * VIEWS, np.int8)
+    return TrainingData(
+        views=Ragged.of([np.full(n, i % 50) for i, n in enumerate(lengths)], np.uint16),
+        definitions=Ragged.of([np.arange(n) for n in (6, 9, 12, 30)], np.uint16),
+        wordings=Ragged.of([[0, 1], [2], [3]], np.int32),
+        rows=Rows(view, behavior, label, np.ones(len(view), np.float16), zeros, zeros, zeros - 1),
+        label_ids=np.array([1, 2, 3]),
+        behaviors=np.array(["common", "persona:x", "untold"]),
+        groups=np.array(["rules"]),
+        texts=np.array(["a", "b", "c", "d"]),
+    )
+
+
+def test_an_epoch_draws_by_cell_and_every_batch_has_one_of_few_shapes(data: TrainingData) -> None:
+    batches = Batches(data, seed=1, tokens=TOKENS, branches=4)
+    plans = batches.epoch(0)
+    drawn = np.concatenate([plan.rows[plan.rows >= 0] for plan in plans])
+    assert len(set(drawn.tolist())) == len(drawn)
+    cells = Counter(zip(data.rows.behavior[drawn].tolist(), data.rows.label[drawn].tolist(), strict=True))
+    present = int(((data.rows.behavior == 0) & (data.rows.label == 0)).sum())
+    assert cells[0, 0] == present < MOST
+    assert abs(cells[0, 1] - BESIDE * present) < 5 * (BESIDE * present) ** 0.5
+    assert abs(cells[1, 0] - MOST) < 5 * MOST**0.5
+    assert abs(cells[2, 2] - LEAST) < 5 * LEAST**0.5
+    shapes = {(len(p.views), p.width, p.rows.shape[1], p.cap) for p in plans}
+    assert len(shapes) <= 2 * 3 * len(WIDTHS)
+    for number, plan in enumerate(plans):
+        step = batches.step(plan, number)
+        assert step.views.shape == (len(plan.views), plan.width)
+        assert step.branches.shape == (*plan.rows.shape, plan.cap)
+        assert (step.weight[plan.rows < 0] == 0).all()
+        assert (step.view_lengths <= plan.width).all()
+
+
+def test_epochs_differ_and_repeat_by_number(data: TrainingData) -> None:
+    one, again, other = (Batches(data, seed=1, tokens=TOKENS, branches=4).epoch(n) for n in (3, 3, 4))
+    assert all(np.array_equal(a.rows, b.rows) for a, b in zip(one, again, strict=True))
+    assert len(one) != len(other) or any(not np.array_equal(a.rows, b.rows) for a, b in zip(one, other, strict=True))
+
+
+def test_next_token_loss_is_cross_entropy_of_the_real_tokens() -> None:
+    torch.manual_seed(0)
+    views, embedding, spread = torch.randn(3, 7, 8), torch.randn(20, 8), torch.rand(8)
+    tokens, lengths = torch.randint(0, 20, (3, 7)), torch.tensor([7, 2, 4])
+    batch = Batch(tokens, lengths, torch.zeros(3, 1, 1), torch.ones(3, 1))
+    found = next_token_loss(views, embedding, spread, batch, rows=100)
+    logits = F.rms_norm(views, (8,)) * spread @ embedding.T
+    losses = [F.cross_entropy(logits[b, t], tokens[b, t + 1]) for b, n in enumerate(lengths) for t in range(int(n) - 1)]
+    torch.testing.assert_close(found, torch.stack(losses).mean())
+
+
+def test_steps_leave_the_gradients_of_this_step_alone() -> None:
+    w = torch.nn.Parameter(torch.ones(3))
+    steps = Replayed(lambda ts: (ts[0].sum(), (w * ts[0]).sum()), [w], record=False)
+    for values in ([1.0, 2.0, 3.0], [5.0, 0.0, 1.0]):
+        steps([torch.tensor(values)])
+        assert w.grad is not None
+        assert w.grad.tolist() == values
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on CUDA devices")
+def test_a_replayed_step_has_the_gradients_of_a_plain_one() -> None:
+    w = torch.nn.Parameter(torch.randn(64, 64, device="cuda"))
+
+    def losses(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        return tensors[0].sum(), (tensors[0] @ w).square().mean()
+
+    plain, replayed = (Replayed(losses, [w], record=record) for record in (False, True))
+    for seed in range(5):
+        x = torch.randn(8, 64, generator=torch.Generator().manual_seed(seed))
+        plain([x])
+        assert w.grad is not None
+        wanted = w.grad.clone()
+        replayed([x])
+        torch.testing.assert_close(w.grad, wanted)
+    assert len(replayed.graphs) == 1

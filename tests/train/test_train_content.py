@@ -1,0 +1,90 @@
+"""What the training content promises: sentences format, negatives are sure, mended replies meet the wish."""
+
+import random
+
+import pytest
+
+from mainspring.train import splits
+from mainspring.train.content import kinds as k
+from mainspring.train.content.constraints import CONSTRAINTS, Constraint, constrained
+from mainspring.train.content.echoes import ECHOES, echoed
+from mainspring.train.content.examples import ABSENT, PRESENT
+from mainspring.train.content.facts import Facts
+from mainspring.train.content.insertions import insertion_examples
+from mainspring.train.content.slots import values
+from mainspring.train.sources import Conversation, exchange
+
+REPLY = "The bridge has 3 arches. It was finished in 1890, after two floods, and people still walk over it."
+TALK = [
+    Conversation(exchange(f"Tell me about bridge {i}.", f"{REPLY} Bridge {i} is one."), f"t/{i}", "test")
+    for i in range(300)
+]
+
+
+def test_kinds_know_each_other_and_their_sentences_format() -> None:
+    keys = set(k.BY_KEY)
+    assert len(k.TRAIN_KINDS) == len(keys) - len(k.TEST_KINDS) - len(k.CALIBRATION_KINDS)
+    assert {*k.TEST_KINDS, *k.CALIBRATION_KINDS} <= keys
+    for kind in k.KINDS:
+        assert kind.near <= keys, kind.key
+        assert len(kind.sentences) >= 3, kind.key
+        assert kind.test not in kind.clauses, kind.key
+        for sentence in kind.sentences:
+            assert sentence.format(**values(random.Random(0))).strip()
+
+
+def test_no_two_kinds_share_a_sentence_or_a_clause() -> None:
+    for lists in (
+        [s for kind in k.KINDS for s in kind.sentences],
+        [c for kind in k.KINDS for c in (*kind.clauses, kind.test)],
+    ):
+        assert sorted(lists) == sorted(set(lists))
+
+
+def test_held_out_kinds_are_shown_and_asked_about_on_their_own_texts_alone() -> None:
+    held = {"t": (k.BY_KEY["threat"],), "c": ()}
+    found = list(insertion_examples(TALK, lambda _: 1, lambda text: held["t" if int(text[2:]) % 2 else "c"]))
+    asked = {(int(e.text_id[2:]) % 2, row.behavior.key, row.label) for e in found for row in e.rows}
+    assert (1, "threat", PRESENT) in asked
+    assert (1, "threat", ABSENT) in asked
+    assert not any(key in (*k.TEST_KINDS, *k.CALIBRATION_KINDS) for odd, key, _ in asked if not odd)
+
+
+def test_an_absent_kind_is_neither_shown_nor_near_what_is() -> None:
+    for example in insertion_examples(TALK, lambda _: 2, lambda _: ()):
+        shown = [k.BY_KEY[r.behavior.key] for r in example.rows if r.label == PRESENT and r.behavior.key in k.BY_KEY]
+        for row in example.rows:
+            kind = k.BY_KEY.get(row.behavior.key)
+            if kind is None or row.label != ABSENT or kind.key in {s.key for s in shown}:
+                continue
+            assert not any(k.close(kind, other) for other in shown), kind.key
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=lambda c: c.behavior.key)
+def test_a_mended_reply_keeps_the_wish_and_a_plain_one_may_not(constraint: Constraint) -> None:
+    seen = set()
+    for seed in range(40):
+        made = constrained(Facts(TALK[seed].span), constraint, random.Random(seed))
+        assert made is not None
+        seen.add(made[1])
+    assert seen == {True, False}
+
+
+def test_an_echo_is_wrong_exactly_where_it_says_so() -> None:
+    slots = {echo.behavior.key: echo for echo in ECHOES}
+    wrong = 0
+    for seed in range(200):
+        span, told = echoed("", random.Random(seed))
+        wrong += sum(bool(v) for v in told.values())
+        assert sum(bool(v) for v in told.values()) <= 1
+        if not any(told.values()):
+            user, reply = Facts(span).users[0], Facts(span).reply
+            if "wrong_city" in told:
+                assert any(city in user and city in reply for city in k.CITIES)
+    assert 50 < wrong < 150
+    assert set(slots) == {"wrong_name", "wrong_number", "wrong_date", "wrong_city", "wrong_amount", "wrong_product",
+                          "wrong_year", "wrong_company", "wrong_time"}  # fmt: skip
+
+
+def test_the_splits_of_texts_are_disjoint_by_construction() -> None:
+    assert {splits.text_split(f"t/{i}") for i in range(300)} == {0, 1, 2}
