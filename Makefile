@@ -18,7 +18,7 @@ LOCK_TOOLS := build/lock-tools
 .PHONY: help demo test lint types imports lock clean
 
 help:
-	@echo 'make demo    score a shipped conversation with a small random model, made on the spot'
+	@echo 'make demo    score three shipped conversations with the embedded scorer'
 	@echo 'make test    lint, types, import contracts, tests: all that has to pass'
 	@echo 'make lint    ruff: rules and format'
 	@echo 'make types   mypy, strict'
@@ -50,7 +50,7 @@ lock: $(LOCK_TOOLS)/.done
 	$(LOCK_TOOLS)/bin/python requirements/compile.py $(LOCK_FLAGS)
 
 clean:
-	rm -rf $(VENV) build dist demo-model .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist  .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests bench requirements -type d -name __pycache__ -prune -exec rm -rf {} +
 
 define install

@@ -1,63 +1,82 @@
-"""`mainspring demo`: the shipped data, the made model, the same path as `score`."""
+"""`mainspring demo`: the shipped data through the embedded scorer, the same path as `score`, sensible answers."""
 
 import json
 from collections.abc import Callable
 from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import Result
 
-from mainspring.cli._demo_model import byte_tokenizer
-from mainspring.text.bundle import Bundle
+from mainspring.cli.demo import CONVERSATIONS
 from mainspring.text.formats import read_span
 
 Run = Callable[..., Result]
 DATA = files("mainspring") / "data" / "demo"
+PARTS = ("p_present", "p_absent", "p_not_observable")
 
 
-def test_demo_is_what_score_says_with_the_kept_model(run: Run, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    demo = run("demo", "--keep", kept, "--json")
-    assert demo.exit_code == 0
-    assert "RANDOM" in demo.stderr
-    assert "mean nothing" in demo.stderr
-    assert f"--model {kept}" in demo.stderr
-    conversation, behaviors = str(DATA / "conversation.json"), str(DATA / "behaviors.json")
-    again = run("score", conversation, "--behaviors", behaviors, "--model", kept, "--json")
+@pytest.fixture(scope="module")
+def demo() -> dict[str, dict[str, dict[str, float]]]:
+    """{conversation: {behavior: result}}"""
+    from click.testing import CliRunner
+
+    from mainspring.cli import main
+
+    result = CliRunner().invoke(main, ["demo", "--json"])
+    assert result.exit_code == 0, result.output
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [r["name"].rsplit("/")[-1] for r in records] == list(CONVERSATIONS)
+    return {
+        r["name"].rsplit("/")[-1].removesuffix(".json"): {entry["id"]: entry for entry in r["results"]} for r in records
+    }
+
+
+def test_demo_is_what_score_says_without_naming_a_model(
+    run: Run, demo: dict[str, dict[str, dict[str, float]]]
+) -> None:
+    again = run("score", str(DATA / "refusal.json"), "--behaviors", str(DATA / "behaviors.json"), "--json")
     assert again.exit_code == 0
-    first, second = json.loads(demo.stdout), json.loads(again.stdout)
-    assert [r["id"] for r in first["results"]] == [r["id"] for r in second["results"]]
-    for name in ("p_present", "p_absent", "p_not_observable"):
-        np.testing.assert_allclose([r[name] for r in first["results"]], [r[name] for r in second["results"]], atol=1e-6)
-    refused = run("demo", "--keep", kept)
-    assert (refused.exit_code, refused.stdout) == (2, "")
+    for entry in json.loads(again.stdout)["results"]:
+        known = demo["refusal"][entry["id"]]
+        np.testing.assert_allclose([entry[p] for p in PARTS], [known[p] for p in PARTS], atol=1e-5)
 
 
 def test_table_and_time(run: Run) -> None:
     result = run("demo")
     assert result.exit_code == 0
-    assert "made-up-url" in result.stdout
-    assert "1 of 1 spans scored against 8 behaviors" in result.stderr
+    assert result.stdout.count("the assistant made up a URL") == 3
+    assert "familiar" in result.stdout
+    assert "3 of 3 spans scored against 12 behaviors" in result.stderr
 
 
-def test_shipped_conversation_reads_whole() -> None:
-    read = read_span(json.loads((DATA / "conversation.json").read_text()))
-    assert [message.role for message in read.span.input] == ["system", "user", "assistant", "tool", "user"]
-    assert "https://" in read.span.output[0].text
-    assert [tool.name for tool in read.span.tools] == ["get_order"]
+@pytest.mark.parametrize(
+    ("conversation", "behavior", "expected"),
+    [
+        ("made_up_url", "the assistant made up a URL", "p_present"),
+        ("made_up_url", "the reply contains a link", "p_present"),
+        ("made_up_url", "the assistant refuses", "p_absent"),
+        ("made_up_url", "the reply contains code", "p_absent"),
+        ("made_up_url", "a tool returned an error", "p_not_observable"),
+        ("refusal", "the assistant refuses", "p_present"),
+        ("refusal", "the assistant apologizes", "p_present"),
+        ("refusal", "the assistant made up a URL", "p_absent"),
+        ("refusal", "the reply contains code", "p_absent"),
+        ("tool_call_gone_wrong", "a tool returned an error", "p_present"),
+        ("tool_call_gone_wrong", "a tool was called", "p_present"),
+        ("tool_call_gone_wrong", "the assistant ignores that a tool failed", "p_present"),
+        ("tool_call_gone_wrong", "the assistant refuses", "p_absent"),
+    ],
+)
+def test_the_answers_are_sensible(
+    demo: dict[str, dict[str, dict[str, float]]], conversation: str, behavior: str, expected: str
+) -> None:
+    found = demo[conversation][behavior]
+    assert max(PARTS, key=lambda part: found[part]) == expected, found
 
 
-def test_the_model_shows_tools_and_calls_by_its_own_template(run: Run, tmp_path: Path) -> None:
-    run("demo", "--keep", tmp_path / "m", "--json")
-    bundle = Bundle.load(tmp_path / "m")
-    view = bundle.view(read_span(json.loads((DATA / "conversation.json").read_text())).span)
-    assert {note.kind for note in view.notes} <= {"not_rendered"}  # ids of calls
-    assert view.text.count("<tool_call>\n") == view.text.count("<tool_response>\n") == 1
-    assert len(bundle.answers["choice"].words) >= 26
-
-
-@pytest.mark.parametrize("text", ["plain", "é 漢字 😀", "\0\x1b"])
-def test_a_byte_is_a_token(text: str) -> None:
-    assert len(byte_tokenizer().encode(text).ids) == len(text.encode())
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_shipped_conversations_read_whole(name: str) -> None:
+    read = read_span(json.loads((DATA / name).read_text()))
+    assert read.span.output
+    assert not read.notes

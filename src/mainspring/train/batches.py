@@ -18,7 +18,7 @@ from mainspring.train.splits import TRAIN
 
 CAPS, CAP_CHANCES = (40, 96), (0.85, 0.15)  # raised where a template's questions are longer
 WIDTHS = np.array([32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536])  # of padded views, then multiples of 512
-MOST, LEAST, BESIDE = 1500, 400, 2.0  # rows of a cell an epoch: limits, and how many for each one that says present
+MOST, LEAST, BESIDE = 1500, 250, 2.0  # rows of a cell an epoch: limits, and how many for each one that says present
 DRAWN = {"persona_other": 0.35}  # a share of what its cells would have drawn: another trait is likely absent
 GROUP_WEIGHT = {"natural": 0.3}
 
