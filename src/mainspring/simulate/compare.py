@@ -8,6 +8,7 @@ from mainspring.core.router import Router
 from mainspring.simulate.policies.bound import LeastTokens, RoundRobin
 from mainspring.simulate.policies.clockwork import Clockwork
 from mainspring.simulate.policies.deferred import Deferred
+from mainspring.simulate.policies.informed import ClockworkCosts, DeferredCosts
 from mainspring.simulate.policies.shortest import ShortestFirst
 from mainspring.simulate.record import Summary
 from mainspring.simulate.scenarios import SCENARIOS, Scenario
@@ -20,6 +21,8 @@ POLICIES: dict[str, Callable[[tuple[SloClass, ...]], Policy]] = {
     "clockwork": Clockwork,
     "deferred": Deferred,
     "shortest-first": ShortestFirst,
+    "clockwork+costs": ClockworkCosts,
+    "deferred+costs": DeferredCosts,
     OURS: Router,
 }
 QUICK_SEEDS, FULL_SEEDS = 3, 20

@@ -103,6 +103,13 @@ class Baseline:
     def decide(self, now_s: float) -> None:
         raise NotImplementedError
 
+    def predict(self, worker: Worker, batch: list[Waiting]) -> float:
+        """Seconds of these requests in one pass, as far as this policy can know."""
+        return worker.seconds(batch)
+
+    def measured(self, worker: Worker, event: WorkDone, batch: list[Waiting]) -> None:
+        """A pass came back; for policies that keep profiles."""
+
     # What they share.
 
     def next_deadline(self) -> float | None:
@@ -165,7 +172,7 @@ class Baseline:
                 worker.leases[request.id] = item
                 lease = Lease(request.id, worker.spec.id, request.view_tokens, request.max_tokens, item.slo.token_s)
                 self.actions.append(OpenLease(lease))
-        seconds = worker.seconds(batch)
+        seconds = self.predict(worker, batch)
         worker.free_s = max(worker.free_s, now_s + worker.spec.network_s) + seconds
         work = Pass(self.seq, worker.spec.id, worker.spec.epoch, tuple(parts), seconds, 1e6, 0, tuple(shares))
         worker.held.append((work, batch, worker.free_s))
@@ -208,6 +215,7 @@ class Baseline:
         batch = self._take(event.node_id, event.pass_id)
         if work is not None:
             worker.ratios.append(event.measured_s / (work.predicted_s / worker.ratio))
+            self.measured(worker, event, batch)
         worker.keys.update(key for key, _ in event.gained)
         worker.keys.difference_update(event.dropped)
         if not worker.held:
