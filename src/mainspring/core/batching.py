@@ -9,7 +9,7 @@ their rows.
 from itertools import islice
 from math import hypot
 
-from mainspring.core.admission import has_slot
+from mainspring.core.admission import has_slot, stretched
 from mainspring.core.jobs import FOREVER, Shard
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import Part, pairs
@@ -85,10 +85,14 @@ class Draft:
         seconds = self.seconds + c1 * scan + c2 * shard.rows + c3 * more_pairs
         fits = self.view + self.rows + scan + shard.rows <= limits.pass_tokens
         if not self.members:
-            if self.start_s + seconds + node.net_s > shard.job.due_s:
+            long = not fits or seconds > node.above[shard.job.slo.priority] * 1.0001
+            takes = seconds
+            if long and not shard.pin:  # once begun it goes on while it can; begun too late it is work for nothing
+                takes = stretched(node, shard.job, seconds) * node.fit.sure_ratio
+            if self.start_s + takes + node.net_s > shard.job.due_s:
                 return False
             self.cap_s = node.caps[shard.job.slo.priority]
-            if not fits or seconds > node.above[shard.job.slo.priority] * 1.0001:
+            if long:
                 return self._chunk(shard, cached, prefix)
         elif not (fits and seconds <= self.cap_s and self._keeps(shard, seconds)):
             return False
