@@ -111,10 +111,10 @@ def test_promises_follow_each_other_at_the_pace_of_the_fleet(fleet: str, shape: 
     assert work / len(nodes) <= pace <= 1.05 * work / len(nodes)
 
 
-def standard_line(seconds: float, *extra: tuple[float, Request]) -> Entries:
-    """A line of so many seconds of usual standard work on one node, then somebody else."""
+def line_of(seconds: float, slo: str, *extra: tuple[float, Request]) -> Entries:
+    """A line of so many seconds of usual work on one node, then somebody else."""
     count = int(seconds / FAST.seconds(8000, 256))
-    usual = [(START_S + i * 1e-6, score(f"u{i:03}", "standard", view=8000, branches=4)) for i in range(count)]
+    usual = [(START_S + i * 1e-6, score(f"u{i:03}", slo, view=8000, branches=4)) for i in range(count)]
     return rush(0, (1, 1), 1) + usual + list(extra)
 
 
@@ -125,7 +125,7 @@ def test_a_full_line_turns_away_what_costs_more_a_token() -> None:
 
     def ask(shape: dict[str, int], seconds: float, after: float = 0.1, slo: str = "standard") -> Outcome:
         probe = (START_S + after, score("probe", slo, **shape))  # type: ignore[arg-type]
-        return play(standard_line(seconds, probe), FLEETS["one"])[0]["probe"]
+        return play(line_of(seconds, slo, probe), FLEETS["one"])[0]["probe"]
 
     assert ask(cheap, 8.5).admitted
     refused = ask(dear, 8.5)
@@ -134,7 +134,7 @@ def test_a_full_line_turns_away_what_costs_more_a_token() -> None:
     assert ask(dear, 8.5, 0.1 + refused.retry_after_s).admitted
     assert not ask(dear, 8.5, 0.1 + refused.retry_after_s / 2.0).admitted
     assert ask(dear, 4.0).admitted
-    assert ask(dear, 8.5, slo="interactive").admitted, "the top class answers for its own target alone"
+    assert ask(dear, 0.6, 0.001, slo="interactive").admitted, "the top class answers for its own target alone"
 
 
 def test_promises_reserve_nothing() -> None:

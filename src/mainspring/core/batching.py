@@ -61,7 +61,7 @@ class Draft:
         self.seconds = node.coef[0]
         self.cap_s = node.cap_s
         self.due_s = FOREVER
-        self.top_limit_s = FOREVER
+        self.top_limit_s = (1.0 + JOIN) * node.coef[0]
         self.priority = -1
         self.solo = False
         self.lease = False
@@ -119,6 +119,10 @@ class Draft:
     ) -> None:
         if share:
             self.shares.append(len(self.parts))
+        priority = shard.job.slo.priority
+        if priority >= self.priority:  # what lower ones added before stays counted against them
+            self.priority = priority
+            self.top_limit_s += seconds - self.seconds
         self.members.append(shard)
         self.parts.append(part)
         self.view += scan
@@ -128,10 +132,6 @@ class Draft:
         self.due_s = min(self.due_s, shard.job.due_s)
         self.solo = self.solo or shard.solo
         self.lease = self.lease or (shard.job.request.is_lease and shard.job.lease_node is None)
-        priority = shard.job.slo.priority
-        if priority >= self.priority:
-            self.priority = priority
-            self.top_limit_s = seconds + JOIN * self.node.coef[0]
         if part.view_key and part.view_to == shard.job.request.view_tokens:
             self.views.add(part.view_key)
 
@@ -221,5 +221,6 @@ def pull_sharers(model: ModelState, draft: Draft, shard: Shard, taken: set[Shard
     if not key or key not in draft.views:
         return
     for other in islice(model.waiting.get(key, ()), SCAN):
-        if other not in taken and other.job.slo.priority >= shard.job.slo.priority and draft.add(other):
+        level = other.job.slo.priority
+        if other not in taken and shard.job.slo.priority <= level <= draft.priority and draft.add(other):
             taken.add(other)
