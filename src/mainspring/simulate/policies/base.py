@@ -72,6 +72,15 @@ class Worker:
             rows += item.rows
         return self.spec.cost.seconds(view, rows) * self.ratio * self.spec.busy_neighbour
 
+    def serves(self, item: Waiting) -> bool:
+        request, spec = item.request, self.spec
+        return (
+            spec.model == request.model
+            and not self.draining
+            and request.view_tokens <= spec.limits.view_tokens
+            and (not request.is_lease or spec.limits.slots > 0)
+        )
+
     def has_slot(self, item: Waiting) -> bool:
         return not item.request.is_lease or len(self.leases) < self.spec.limits.slots
 
@@ -143,15 +152,7 @@ class Baseline:
         return self.actions
 
     def serving(self, item: Waiting) -> list[Worker]:
-        request = item.request
-        return [
-            worker
-            for worker in self.workers.values()
-            if worker.spec.model == request.model
-            and not worker.draining
-            and request.view_tokens <= worker.spec.limits.view_tokens
-            and (not request.is_lease or worker.spec.limits.slots > 0)
-        ]
+        return [worker for worker in self.workers.values() if worker.serves(item)]
 
     def send(self, worker: Worker, batch: list[Waiting], now_s: float) -> None:
         self.seq += 1

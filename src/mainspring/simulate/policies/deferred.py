@@ -9,6 +9,8 @@
   of 1 is dropped. Work without a deadline fills devices that would idle.
 """
 
+from bisect import bisect_left
+
 from mainspring.simulate.policies.base import FAR_S, Worker
 from mainspring.simulate.policies.profiled import Application, Entry, Profiled
 
@@ -48,13 +50,12 @@ class Deferred(Profiled):
         """The head this worker can still serve in time, and as many after it as keep its deadline."""
         start = now_s + 2.0 * worker.spec.network_s
         batch = self.members(worker, app, start + self.estimate(worker, name, 1), MAX_BATCH)
-        size = len(batch)
-        while size > 1 and (
-            start + self.estimate(worker, name, size) > batch[0][0]
-            or not worker.fits([entry[2] for entry in batch[:size]], 65_536)
-        ):
-            size -= 1
-        return batch[:size]
+
+        def too_large(size: int) -> bool:
+            late = start + self.estimate(worker, name, size) > batch[0][0]
+            return late or not worker.fits([entry[2] for entry in batch[:size]], 65_536)
+
+        return batch[: max(1, bisect_left(range(1, len(batch) + 1), True, key=too_large))]
 
     def window_s(
         self, worker: Worker, name: tuple[str, str], app: Application, batch: list[Entry]

@@ -72,7 +72,7 @@ class ClockworkCosts(Baseline):
         return size > 0
 
     def may_run(self, worker: Worker, item: Waiting, start_s: float, due_s: float) -> bool:
-        return worker in self.serving(item) and worker.has_slot(item) and start_s + worker.seconds([item]) <= due_s
+        return worker.serves(item) and worker.has_slot(item) and start_s + worker.seconds([item]) <= due_s
 
     def largest(self, worker: Worker, candidates: list[tuple[float, int, Waiting]], start_s: float) -> int:
         for size in SIZES:
@@ -118,7 +118,7 @@ class DeferredCosts(Baseline):
             grown = [e[2] for e in batch] + [item]
             if due < FAR_S / 2.0 and due < now_s + self.fastest(item):
                 self.refuse(item, late=True)
-            elif worker not in self.serving(item) or not worker.has_slot(item):
+            elif not worker.serves(item) or not worker.has_slot(item):
                 passed.append(entry)
             elif start + worker.seconds(grown) + worker.spec.network_s > limit or not worker.fits(grown, 65_536):
                 passed.append(entry)

@@ -88,7 +88,7 @@ class Profiled(Baseline):
             if len(taken) == size or at >= size + DEPTH:
                 break
             item = entry[2]
-            if item.gone or entry[0] < finish_s or worker not in self.serving(item):
+            if item.gone or entry[0] < finish_s or not worker.serves(item):
                 continue
             if item.request.is_lease:
                 if not slots or not worker.has_slot(item):
