@@ -67,6 +67,6 @@ def plot_comparison(path: Path, report: dict[str, Any]) -> None:
     axis.axhline(1.0, color="grey", linewidth=0.8)
     axis.set_xticks(range(len(scenarios)), [s["name"] for s in scenarios], rotation=35, ha="right")
     axis.set(ylabel="goodput / best published baseline")
-    axis.legend(ncols=3, fontsize=8)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=len(names), fontsize=8)
     figure.savefig(path, dpi=110)
     plt.close(figure)
