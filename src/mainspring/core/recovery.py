@@ -18,6 +18,8 @@ from mainspring.core.state import State
 from mainspring.errors import MainspringError
 
 MAX_FAILURES = 3
+MAX_LATES = 16
+"""Times a shard may come back unstarted before each further one counts as a failure."""
 ABANDON_S = 1.0
 """Least further silence before a late node's passes are given to others; at least twice the pass's own time."""
 NO_NODE_GRACE_S = 30.0
@@ -99,13 +101,15 @@ def requeue(state: State, shard: Shard, *, solo: bool = False) -> list[Action]:
 
 
 def on_failed(state: State, held: Held, late: bool, failed: tuple[int, ...]) -> list[Action]:
-    """Failed parts go back, each to be tried alone; late ones go back unblamed. The other parts count as done."""
+    """Failed parts go back, each to be tried alone; late ones go back unblamed, but not for ever: a node whose clock is
+    broken could say so of everything it is sent. The other parts count as done."""
     actions: list[Action] = []
     for index in failed or range(len(held.members)):
         shard = held.members[index]
         if held.pass_id not in shard.flight or shard.job.closed or shard.done:
             continue
-        if not late:
+        shard.lates += int(late)
+        if not late or shard.lates > MAX_LATES:
             shard.failures += 1
         if shard.failures >= MAX_FAILURES:
             actions += refuse(state, shard.job, WorkFailedError("a node failed this shard too often"))
@@ -189,8 +193,8 @@ def waiting_pins(state: State, shard: Shard) -> list[Shard]:
 def on_abandoned_model(state: State, name: str) -> list[Action]:
     """Nobody came back in time: requests that wait for what is gone get their answer. One look at the queue, half a
     minute after a node left that no other can stand in for."""
-    model = state.models[name]
-    if state.now_s < model.empty_s + NO_NODE_GRACE_S - 1e-9:
+    model = state.models.get(name)
+    if model is None or state.now_s < model.empty_s + NO_NODE_GRACE_S - 1e-9:
         return []
     jobs = {shard.job.request.id: shard.job for queue in model.queues.values() for shard in queue.scan()}
     actions: list[Action] = []
