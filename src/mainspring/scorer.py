@@ -104,8 +104,9 @@ class Scorer:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         threads: int | None = None,
     ) -> "Scorer":
-        """Any checkpoint folder of the hybrid family, a hub id, or "embedded". `cache_bytes` bounds kept views, 0 keeps none.
+        """Any checkpoint folder of the hybrid family, a hub id, or "embedded".
 
+        `cache_bytes` bounds kept views, 0 keeps none.
         `threads` sets how many CPU threads this process's products use; None measures which number pays.
 
         Raises ModelError (HubError, CheckpointError, TokenizerError, TemplateError) saying what is wrong with it.

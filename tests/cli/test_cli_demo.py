@@ -32,9 +32,7 @@ def demo() -> dict[str, dict[str, dict[str, float]]]:
     }
 
 
-def test_demo_is_what_score_says_without_naming_a_model(
-    run: Run, demo: dict[str, dict[str, dict[str, float]]]
-) -> None:
+def test_demo_is_what_score_says_without_naming_a_model(run: Run, demo: dict[str, dict[str, dict[str, float]]]) -> None:
     again = run("score", str(DATA / "refusal.json"), "--behaviors", str(DATA / "behaviors.json"), "--json")
     assert again.exit_code == 0
     for entry in json.loads(again.stdout)["results"]:

@@ -220,12 +220,14 @@ def test_usage_errors_come_before_the_model(run: Run, arguments: list[str], mess
     assert message in result.stderr
 
 
-def test_model_is_required_or_from_the_environment(run: Run, chat: Path, model: str) -> None:
-    missing = run("score", chat, "-b", "abc", env={"MAINSPRING_MODEL": ""})
-    assert missing.exit_code == 2
-    assert "--model" in missing.stderr
-    assert "MAINSPRING_MODEL" in missing.stderr
-    assert run("score", chat, "-b", "abc", env={"MAINSPRING_MODEL": model}).exit_code == 0
+def test_the_model_is_the_embedded_one_or_from_the_environment(run: Run, chat: Path, model: str) -> None:
+    embedded = run("score", chat, "-b", "abc", "--json", env={"MAINSPRING_MODEL": ""})
+    assert embedded.exit_code == 0
+    assert "familiarity" in json.loads(embedded.stdout)["results"][0]
+    other = run("score", chat, "-b", "abc", "--json", env={"MAINSPRING_MODEL": model})
+    assert other.exit_code == 0
+    assert "familiarity" not in json.loads(other.stdout)["results"][0]
+    assert run("score", chat, "-b", "abc", "--model", "", env={"MAINSPRING_MODEL": model}).exit_code == 3
 
 
 def test_fifty_megabytes(score: Run, tmp_path: Path) -> None:

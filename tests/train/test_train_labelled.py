@@ -5,18 +5,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from mainspring.cli import main
 from mainspring.errors import InputError
 from mainspring.model.loading import load_hybrid
 from mainspring.scorer import Scorer
 from mainspring.text.probability import Calibration
-from mainspring.train.config import Config, Training, read_config
+from mainspring.train.config import Config, Shape, Training, read_config
 from mainspring.train.evaluate import report, score_rows, table
 from mainspring.train.labelled import read_rows
 from mainspring.train.pipeline import train_scorer
 from support.models import write_tiny_weights
 from support.tiny_tokenizer import write_tiny_tokenizer
 
+SOURCES = Path(__file__).parents[2] / "data" / "sources"
 ANSWERS = {"present": "Hello there, dear user.", "absent": "No.", "not_observable": None}
 
 
@@ -84,3 +87,41 @@ def test_config_names_the_key_at_fault(tmp_path: Path) -> None:
     path.write_text('out = "x"\ntune = "lora"\n')
     with pytest.raises(InputError, match="name one"):
         read_config(path)
+
+
+def test_training_from_scratch_on_rows_of_ones_own(rows: Path, tmp_path: Path) -> None:
+    shape = Shape(
+        32, 32, 2, attention_every=2, num_attention_heads=2, num_key_value_heads=1, linear_heads=2, head_dim=16
+    )
+    training = Training(epochs=2, tokens=1024, warmup=2, rate=3e-3, language=0.5, muon=True)
+    config = Config(tmp_path / "scratch", SOURCES, data=(rows,), shape=shape, training=training)
+    folder = train_scorer(config, device="cpu", say=lambda _: None)
+    assert folder is not None
+    (result,) = Scorer.from_pretrained(folder, threads=1).score("user: Hi\n", ["the assistant greets the user"])
+    assert result.familiarity is not None
+
+
+def test_commands_train_in_parts_and_measure(rows: Path, base: Path, tmp_path: Path) -> None:
+    """`train scorer --minutes` leaves with 75 until it is done; `evaluate --fit` stores what it finds."""
+    config = tmp_path / "mine.toml"
+    config.write_text(
+        f'out = "{tmp_path / "mine"}"\ndata = ["{rows}"]\nbase = "{base}"\n'
+        "[training]\nepochs = 3\ntokens = 512\nquantise = false\n"
+    )
+    call = CliRunner().invoke
+    first = call(main, ["train", "scorer", str(config), "--device", "cpu", "--minutes", "0"])
+    assert first.exit_code == 75, first.output
+    assert "goes on from there" in first.output
+    second = call(main, ["train", "scorer", str(config), "--device", "cpu"])
+    assert second.exit_code == 0, second.output
+    folder, report_at, plot = tmp_path / "mine" / "model", tmp_path / "marks.json", tmp_path / "plot.png"
+    before = json.loads((folder / "scoring.json").read_text())["calibration"]["behavior"]["temperature"]
+    arguments = ["evaluate", str(rows), "--model", str(folder), "--fit", "--rounds", "5"]
+    found = call(main, [*arguments, "--report", str(report_at), "--plot", str(plot)])
+    assert found.exit_code == 0, found.output
+    assert found.output.count("\n| ") >= 2
+    assert json.loads(report_at.read_text())["all"]["rows"] == 72
+    after = json.loads((folder / "scoring.json").read_text())["calibration"]["behavior"]["temperature"]
+    assert after != before
+    assert plot.is_file() or "matplotlib is missing" in found.output
+    assert call(main, ["evaluate", str(rows), "--model", "embedded", "--fit"]).exit_code == 2

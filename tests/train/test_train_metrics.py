@@ -44,3 +44,10 @@ def test_calibration_recovers_a_temperature() -> None:
     found = fit(3 * logits, labels)
     assert found.temperature == pytest.approx(3, rel=0.05)
     assert max(map(abs, found.bias)) < 0.2
+
+
+def test_rows_told_apart_without_a_fault_leave_a_usable_temperature() -> None:
+    labels = np.arange(60) % 3
+    found = fit(4.0 * np.eye(3)[labels], labels)
+    assert 0.05 <= found.temperature <= 1
+    assert np.isfinite(probabilities(4.0 * np.eye(3), found)).all()
