@@ -171,7 +171,9 @@ class Hybrid(nn.Module):
         super().__init__()
         self.config = config
         ops = ops or Ops()
-        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        # Given rather than drawn: torch draws on the meta device through its compiler, whose import takes a second.
+        rows = torch.zeros(config.vocab_size, config.hidden_size)
+        self.embed = nn.Embedding(config.vocab_size, config.hidden_size, _weight=rows)
         self.blocks = nn.ModuleList(Block(config, kind, ops) for kind in config.layer_types)
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
