@@ -48,6 +48,7 @@ class NodeRefined(Struct, frozen=True):
     round_cost: RoundCost | None = None
     anchors: tuple[tuple[int, int, int, float], ...] | None = None
     limits: Limits | None = None
+    network_s: float | None = None
     gained: Keys = ()
     dropped: tuple[str, ...] = ()
     fresh: bool = False

@@ -19,7 +19,7 @@ def refine(state: State, node: NodeState, event: NodeRefined) -> None:
         state.drop(node, key, pending=False)
     said = {
         name: value
-        for name in ("cost", "round_cost", "anchors", "limits")
+        for name in ("cost", "round_cost", "anchors", "limits", "network_s")
         if (value := getattr(event, name)) is not None
     }
     if not said:
@@ -29,6 +29,7 @@ def refine(state: State, node: NodeState, event: NodeRefined) -> None:
     if event.cost is not None or event.anchors is not None:
         node.fit = node.fit.refined(spec.cost if event.cost is not None else node.fit.cost, event.anchors)
     node.spec = spec
+    node.net_s = spec.network_s
     model = state.models[node.model]
     model.refresh()
     node.refresh()
