@@ -68,7 +68,7 @@ def test_a_checkpoint_that_stays_is_copied_not_moved() -> None:
     right = engine.run([Segment(VIEW[:10], branches(5), 40, resume=b"p")])
     assert same(left.logits[0], whole(branches(5)))
     assert same(right.logits[0], whole(branches(5), other))
-    assert sorted(engine.store.keys()) == [(b"p", 40), (b"v", 60)]
+    assert sorted(engine.store.listing()) == [(b"p", 40), (b"v", 60)]
     assert len(backend._views) == 2
 
 
@@ -116,16 +116,16 @@ def test_an_end_that_must_be_kept_and_is_not_is_said() -> None:
     assert len(backend._views) == 1
     engine.store.let_go(b"a")
     assert engine.run([Segment(VIEW[:30], keep=b"b", must_keep=True)]).unkept == ()
-    assert engine.store.keys() == [(b"b", 30)]
+    assert engine.store.listing() == [(b"b", 30)]
 
 
 def test_a_longer_scan_replaces_a_shorter_one_under_the_same_key() -> None:
     backend, engine = null()
     engine.run([Segment(VIEW[:40], keep=b"k")])
     engine.run([Segment(VIEW[40:], start=40, resume=b"k", keep=b"k")])
-    assert engine.store.keys() == [(b"k", 60)]
+    assert engine.store.listing() == [(b"k", 60)]
     engine.run([Segment(VIEW[:10], keep=b"k")])
-    assert engine.store.keys() == [(b"k", 60)]
+    assert engine.store.listing() == [(b"k", 60)]
     assert len(backend._views) == 1
 
 
@@ -138,7 +138,7 @@ def test_a_pass_that_breaks_leaks_nothing(take: bool) -> None:
     with pytest.raises(MemoryError):
         engine.run([Segment(VIEW[40:], start=40, resume=b"p", take=take, keep=b"v"), Segment(VIEW, keep=b"w")])
     backend.score_pass = real
-    assert engine.store.keys() == ([] if take else [(b"p", 40)]), "what was being moved ends nobody knows where"
+    assert engine.store.listing() == ([] if take else [(b"p", 40)]), "what was being moved ends nobody knows where"
     assert len(backend._views) == len(engine.store)
     engine.store.clear()
     assert len(backend._views) == 0

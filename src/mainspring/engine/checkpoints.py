@@ -66,7 +66,7 @@ class CheckpointStore:
     def offer(self, key: bytes, state: int, *, rows: int, nbytes: int) -> bool:
         """Take over `state` if it fits, making room; else, or where the key is known, the caller still owns it."""
         with self._lock:
-            self._touch(key)  # refused ones too: somebody may count on them
+            self.touch(key)  # refused ones too: somebody may count on them
             if key in self._entries or not self._make_room(nbytes):
                 return False
             self._entries[key] = Entry(state, rows, nbytes, self._floor + rows / max(nbytes, 1))
@@ -81,7 +81,7 @@ class CheckpointStore:
                 return None
             del self._entries[key]
             self.used_bytes -= entry.nbytes
-            self._touch(key)
+            self.touch(key)
             return entry.state
 
     def hold(self, key: bytes) -> None:
@@ -99,6 +99,9 @@ class CheckpointStore:
                 del self._holds[key]
             else:
                 self._holds[key] = count - 1
+
+    def holds(self, key: bytes) -> int:
+        return self._holds.get(key, 0)
 
     @property
     def held(self) -> int:
@@ -120,7 +123,7 @@ class CheckpointStore:
             for key in [key for key in self._entries if self._evictable(key)]:
                 self._drop(key)
 
-    def keys(self) -> list[tuple[bytes, int]]:
+    def listing(self) -> list[tuple[bytes, int]]:
         """(key, rows), all of them."""
         with self._lock:
             return [(key, entry.rows) for key, entry in self._entries.items()]
@@ -169,9 +172,10 @@ class CheckpointStore:
     def _drop(self, key: bytes) -> None:
         entry = self._entries.pop(key)
         self.used_bytes -= entry.nbytes
-        self._touch(key)
+        self.touch(key)
         self._release(entry.state)
 
-    def _touch(self, key: bytes) -> None:
+    def touch(self, key: bytes) -> None:
+        """Say about the key in the next `changes`: somebody may count on it."""
         if self._watched:
             self._touched[key] = None

@@ -83,6 +83,8 @@ def finish(store: CheckpointStore, backend: Backend, task: Task) -> None:
     pinned, owned, task.pinned, task.owned = task.pinned, task.owned, None, False
     if pinned is not None:
         store.unpin(pinned)
+    if task.is_fresh and task.complete and task.keep is not None:
+        store.touch(task.keep)
     if not owned:
         return
     key = task.keep if task.complete else None  # a scan cut short by an error ends nobody knows where
