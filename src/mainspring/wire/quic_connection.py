@@ -9,7 +9,7 @@ from typing import Any
 
 from qh3._hazmat import Buffer, QuicConnectionCore
 from qh3.quic.configuration import QuicConfiguration
-from qh3.quic.connection import QuicConnection
+from qh3.quic.connection import QuicConnection, QuicConnectionState
 from qh3.quic.packet import pull_quic_transport_parameters, push_quic_transport_parameters
 from qh3.quic.tls_bridge import QuicTlsBridge
 
@@ -158,3 +158,7 @@ class FleetConnection(QuicConnection):
         own event comes after the draining period."""
         event = self._close_event
         return None if event is None else (event.error_code, event.frame_type, event.reason_phrase)
+
+    @property
+    def may_update_keys(self) -> bool:
+        return self._handshake_confirmed and self._state is QuicConnectionState.CONNECTED
