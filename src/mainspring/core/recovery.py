@@ -10,14 +10,18 @@ from msgspec.structs import astuple
 from mainspring.core.actions import Action, CloseLease, DropPass, Refuse
 from mainspring.core.admission import suits
 from mainspring.core.dispatch import feed, watch
+from mainspring.core.events import WorkFailed
 from mainspring.core.jobs import FOREVER, Held, Job, Shard
 from mainspring.core.nodestate import NodeState
+from mainspring.core.nouns import Part
 from mainspring.core.placement import own_s
 from mainspring.core.refusals import CondemnedError, ExpiredError, LeaseLostError, NoNodeError, WorkFailedError
 from mainspring.core.state import State
 from mainspring.errors import MainspringError
 
 MAX_FAILURES = 3
+MAX_MISSES = 8
+"""Each so many checkpoints that a shard finds gone count as one failure: a cache may thrash, not hold it for ever."""
 ABANDON_S = 1.0
 """Least further silence before a late node's passes are given to others; at least twice the pass's own time."""
 NO_NODE_GRACE_S = 30.0
@@ -98,11 +102,13 @@ def requeue(state: State, shard: Shard, *, solo: bool = False) -> list[Action]:
     return actions
 
 
-def on_failed(state: State, held: Held, late: bool, failed: tuple[int, ...]) -> list[Action]:
-    """Failed parts go back, each to be tried alone; late ones go back unblamed. The other parts count as done."""
+def on_failed(state: State, node: NodeState, held: Held, event: WorkFailed) -> list[Action]:
+    """Failed parts go back, each to be tried alone; late ones and those whose view is gone go back unblamed. The other
+    parts count as done."""
     actions: list[Action] = []
-    for index in failed or range(len(held.members)):
+    for index in event.failed or range(len(held.members)):
         shard = held.members[index]
+        late = event.late or (event.view_missing and missed(state, node, shard, held.parts[index]))
         if held.pass_id not in shard.flight or shard.job.closed or shard.done:
             continue
         if not late:
@@ -112,6 +118,17 @@ def on_failed(state: State, held: Held, late: bool, failed: tuple[int, ...]) -> 
         else:
             actions += requeue(state, shard, solo=not late)
     return actions
+
+
+def missed(state: State, node: NodeState, shard: Shard, part: Part) -> bool:
+    """Whether a view can be gone at all; then the node is no longer believed to hold it."""
+    if not part.view_from:
+        return False
+    for key in (part.prefix, part.view_key):
+        if key:
+            state.drop(node, key, pending=False)
+    shard.misses += 1
+    return shard.misses % MAX_MISSES > 0
 
 
 def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
