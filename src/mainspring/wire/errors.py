@@ -111,3 +111,14 @@ class SelfCheckError(MainspringError):
     """A handshake with ourselves came out wrong: no port is opened, whatever the library's version."""
 
     code = "self_check"
+
+
+class CertificateError(IdentityError):
+    """The peer's certificate was refused; `alert` is the TLS alert to say so with."""
+
+    code = "certificate"
+    close = Close.CERTIFICATE
+
+    def __init__(self, message: str, *, alert: int = 42) -> None:
+        super().__init__(message)
+        self.alert = alert
