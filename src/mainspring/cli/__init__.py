@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "mainspring.cli.train:train",
     "simulate": "mainspring.cli.simulate:command",
     "pki": "mainspring.cli.pki:command",
+    "router": "mainspring.cli.router:command",
 }
 
 
