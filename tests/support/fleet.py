@@ -71,6 +71,27 @@ def expected(request: m.Submit) -> bytes:
     return logits(r.view_tokens, r.branch_lengths, r.branch_tokens, r.label_counts, r.label_ids)
 
 
+class Ear:
+    """A connection's receiver, deaf once the party has dialled anew."""
+
+    def __init__(self, party: "Party", link: Link) -> None:
+        self.party, self.link = party, link
+
+    def data_received(self, stream: int, data: bytes, end: bool) -> None:
+        if self.party.link is self.link:
+            self.party.data_received(stream, data, end)
+
+    def stream_reset(self, stream: int) -> None:
+        if self.party.link is self.link:
+            self.party.stream_reset(stream)
+
+    def writable(self) -> None: ...
+
+    def connection_lost(self, lost: Lost) -> None:
+        if self.party.link is self.link:
+            self.party.connection_lost(lost)
+
+
 class Party:
     """One process that dials: a link, a connection, a timer. `asleep`: stopped; what comes is read when it wakes."""
 
@@ -93,10 +114,10 @@ class Party:
         identity = Identity("fleet", self.role, self.name)
         connect(self.network, identity, ROUTER, self.accept, self.fleet.driver.accept)
 
-    def accept(self, connection: Connection) -> "Party":
+    def accept(self, connection: Connection) -> "Ear":
         self.connection = connection
         self.world.call_later(0.0, self.turn)
-        return self
+        return Ear(self, self.link)
 
     def data_received(self, stream: int, data: bytes, end: bool) -> None:
         if self.dead:
@@ -109,8 +130,6 @@ class Party:
 
     def stream_reset(self, stream: int) -> None:
         self._take(self.link.reset(stream, self.world.now_s))
-
-    def writable(self) -> None: ...
 
     def connection_lost(self, lost: Lost) -> None:
         if self.asleep:

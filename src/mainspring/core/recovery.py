@@ -2,7 +2,7 @@
 
 Retried work keeps arrival, deadline and place. After a crash the members of the running pass retry in solitary passes;
 only a shard that is alone when its node dies again is condemned. A silent node is pinned late first, then its work is
-given to others; whichever valid result comes first wins.
+given to others, what ran there in solitary passes; whichever valid result comes first wins.
 """
 
 from msgspec.structs import astuple
@@ -24,6 +24,9 @@ MAX_MISSES = 8
 """Each so many checkpoints that a shard finds gone count as one failure: a cache may thrash, not hold it for ever."""
 ABANDON_S = 1.0
 """Least further silence before a late node's passes are given to others; at least twice the pass's own time."""
+SECOND_S = 10.0
+"""... and where a node fell silent under one of them before: longer than links take to end, so that a request which
+kills nodes in silence is found out before it has gone through all of them."""
 NO_NODE_GRACE_S = 30.0
 
 
@@ -160,7 +163,7 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
                     shard.solo = True
                     shard.deaths += 1
                 continue
-            if suspect and shard.solo and shard.deaths:
+            if suspect and len(held.members) == 1 and shard.solo and shard.deaths:
                 actions += refuse(state, shard.job, CondemnedError("two nodes died under it, the second while alone"))
                 continue
             shard.deaths += int(suspect)
@@ -231,7 +234,8 @@ def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
         model = state.models[node.model]
         model.hungry.pop(node.id, None)
         if not held.abandoned:
-            held.abandon_s = now_s + max(ABANDON_S, 2.0 * held.expected_s)
+            again = any(shard.silences for shard in held.members)
+            held.abandon_s = now_s + max(SECOND_S if again else ABANDON_S, 2.0 * held.expected_s)
             state.at(held.abandon_s, "overdue", held)
         return feed(state, model, now_s)
     if held.abandoned or now_s < held.abandon_s - 1e-9:
@@ -241,7 +245,8 @@ def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
         member.abandoned = True
         for shard in member.members:
             if member.pass_id in shard.flight and not shard.job.started:
-                actions += requeue(state, shard)
+                shard.silences += int(member is held)
+                actions += requeue(state, shard, solo=member is held)
     for shard in [*node.pinned]:
         actions += requeue(state, shard)
     return actions + feed(state, state.models[node.model], now_s)

@@ -16,6 +16,8 @@ log = logging.getLogger("mainspring.fleet")
 
 CallLater = Callable[[float, Callable[[], None]], object]
 LONGEST_SLEEP_S = 60.0
+SHORTEST_SLEEP_S = 1e-6
+"""Less would not move a float of seconds on: a due time a rounding error away must not be waited for in a circle."""
 
 
 class Driver:
@@ -27,26 +29,36 @@ class Driver:
         self._call_later = call_later
         self._armed_s = float("inf")
         self._timer = 0
+        self._read_s = clock()
+        self._ahead_s = 0.0
+
+    def now_s(self) -> float:
+        """The clock, going on from where it was after a step back."""
+        read_s = self.clock()
+        if read_s < self._read_s:
+            self._ahead_s += self._read_s - read_s
+        self._read_s = read_s
+        return read_s + self._ahead_s
 
     def accept(self, connection: Connection) -> "Port":
-        peer = self.shell.accept(connection, self.clock())
+        peer = self.shell.accept(connection, self.now_s())
         self.arm()
         return Port(self, peer)
 
     def arm(self) -> None:
         """Timers are not taken back, since a virtual clock's can't be: one that was overtaken does nothing."""
-        now_s = self.clock()
+        now_s = self.now_s()
         due_s = min(self.shell.next_deadline(), now_s + LONGEST_SLEEP_S)
         if due_s < self._armed_s:
             self._armed_s = due_s
             self._timer += 1
             timer = self._timer
-            self._call_later(max(0.0, due_s - now_s), lambda: self._due(timer))
+            self._call_later(max(SHORTEST_SLEEP_S, due_s - now_s), lambda: self._due(timer))
 
     def _due(self, timer: int) -> None:
         if timer == self._timer:
             self._armed_s = float("inf")
-            self.shell.timer(self.clock())
+            self.shell.timer(self.now_s())
             self.arm()
 
 
@@ -71,7 +83,7 @@ class Port:
 
     def _call(self, do: Callable[[Shell, float], None]) -> None:
         try:
-            do(self._driver.shell, self._driver.clock())
+            do(self._driver.shell, self._driver.now_s())
         except Exception:
             log.exception("a fault on the link of %s %s", self.peer.role, self.peer.name)
             self.peer.connection.close(Close.INTERNAL, "internal fault")
