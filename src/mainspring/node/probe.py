@@ -148,7 +148,7 @@ class Probe:
             self._failed.add(shape)
             return
         self._times.setdefault(shape, []).append(measured_s)
-        if len(self._times) >= min(3, len(SMALL)):
+        if len(self._times) >= 2:
             self._fit()
 
     def failed(self, shape: Shape) -> None:
@@ -162,7 +162,7 @@ class Probe:
         return self._adopted or tuple((*shape.sample, min(times)) for shape, times in self._times.items())
 
     def expect_s(self, shape: Shape) -> float:
-        """By what is known; before three shapes, by rows of the slowest so far."""
+        """By what is known; before two shapes, by rows of the slowest so far."""
         if shape in self._times:
             return min(self._times[shape])
         if self.cost is not None:

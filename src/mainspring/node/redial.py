@@ -1,13 +1,12 @@
-"""When to dial again and how. Pure: an outcome and a number drawn by the caller give a delay and a transport.
+"""When to dial again. Pure: an outcome and a number drawn by the caller give a delay.
 
 Full jitter: anything up to a bound that doubles with each failure, from 0.2 to 30 s, so that a fleet does not come back
 all at once; back to the start after a link that lasted a minute. After a hopeless close (`wire.errors.HOPELESS`) at
-once the longest bound. QUIC first; after two timeouts of its handshake TCP, and QUIC tried again every ten minutes.
-Source of the jitter: Brooker, Exponential Backoff And Jitter, 2015.
+once the longest bound. Which transport is the dialer's affair (`wire.dial`). Source of the jitter: Brooker, Exponential
+Backoff And Jitter, 2015.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from mainspring.wire.errors import HOPELESS, Close
 
@@ -16,70 +15,31 @@ LONGEST_S = 30.0
 LEAST_S = 0.05
 STEADY_S = 60.0
 """A link that lasted so long was a sound one."""
-TIMEOUTS = 2
-QUIC_AGAIN_S = 600.0
-
-Transport = Literal["quic", "tcp"]
-Choice = Literal["auto", "quic", "tcp"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Ending:
     """How a dialling or a link ended. `lasted_s` since the welcome, None where there was none; `close` None: nobody
     answered."""
 
     close: Close | None
+    message: str = ""
     lasted_s: float | None = None
 
 
-@dataclass(frozen=True)
-class Dial:
-    delay_s: float
-    transport: Transport
-    why: str
-
-
 class Redial:
-    def __init__(self, choice: Choice = "auto") -> None:
-        self._choice = choice
+    """There is no last attempt: a node comes back whenever its router does. What is bounded is the rate."""
+
+    def __init__(self) -> None:
         self._bound_s = FIRST_S
-        self._timeouts = 0
-        self._tcp_since_s: float | None = None
 
-    @property
-    def transport(self) -> Transport:
-        """What the next dialling uses, as far as is known now."""
-        if self._choice != "auto":
-            return self._choice
-        return "quic" if self._tcp_since_s is None else "tcp"
-
-    def next(self, outcome: Outcome, now_s: float, chance: float) -> Dial:
-        """`chance` in [0, 1) is drawn by the caller."""
-        why = self._switch(outcome, now_s)
-        if outcome.lasted_s is not None and outcome.lasted_s >= STEADY_S:
+    def next(self, ending: Ending, chance: float) -> float:
+        """Seconds to wait, from 0.05 to 30. `chance` in [0, 1) is drawn by the caller."""
+        if ending.lasted_s is not None and ending.lasted_s >= STEADY_S:
             self._bound_s = FIRST_S
-        if outcome.close in HOPELESS:
+        if ending.close in HOPELESS:
             self._bound_s = LONGEST_S
-            delay_s = LONGEST_S * (0.5 + 0.5 * chance)
-        else:
-            delay_s = max(LEAST_S, self._bound_s * chance)
-            self._bound_s = min(LONGEST_S, 2.0 * self._bound_s)
-        return Dial(delay_s, self.transport, why)
-
-    def _switch(self, outcome: Outcome, now_s: float) -> str:
-        """Between QUIC and TCP, where both are allowed; what to say about it in the log."""
-        if self._choice != "auto":
-            return ""
-        if self._tcp_since_s is not None:
-            if now_s - self._tcp_since_s >= QUIC_AGAIN_S:
-                self._tcp_since_s, self._timeouts = None, 0
-                return "QUIC is tried again"
-            return ""
-        if outcome.lasted_s is not None:
-            self._timeouts = 0
-        elif outcome.close is None or outcome.close is Close.IDLE:
-            self._timeouts += 1
-        if self._timeouts >= TIMEOUTS:
-            self._tcp_since_s = now_s
-            return f"QUIC was not answered {TIMEOUTS} times, so TCP is tried: is UDP blocked?"
-        return ""
+            return LONGEST_S * (0.5 + 0.5 * chance)
+        delay_s = max(LEAST_S, self._bound_s * chance)
+        self._bound_s = min(LONGEST_S, 2.0 * self._bound_s)
+        return delay_s

@@ -7,6 +7,7 @@ becomes an `Outcome`; the thread lives on. `Runner` wires scheduler, worker and 
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Protocol
 
 from mainspring.engine import CheckpointGoneError, Engine, Segment
@@ -39,23 +40,26 @@ class Worker(Protocol):
 class ThreadWorker:
     """One thread, so that whatever a device library binds to a thread stays bound."""
 
-    def __init__(self, engine: Engine, clock: Clock, to_loop: Callable[[Callable[[], None]], object]) -> None:
-        """`to_loop(function)` runs it on the loop, from any thread."""
-        self._engine, self._clock, self._to_loop = engine, clock, to_loop
-        self.executor = ThreadPoolExecutor(1, "device")
+    def __init__(
+        self,
+        engine: Engine,
+        executor: ThreadPoolExecutor,
+        clock: Clock,
+        to_loop: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """`executor` has one thread, the one that opened the engine; `to_loop(function)` runs it on the loop."""
+        self._engine, self._executor, self._clock, self._to_loop = engine, executor, clock, to_loop
 
     def start(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None:
-        future = self.executor.submit(execute, self._engine, segments, self._clock)
+        future = self._executor.submit(execute, self._engine, segments, self._clock)
 
         def hand_over(finished: "Future[Outcome]") -> None:
-            if not finished.cancelled():
+            if finished.cancelled():
+                return
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to hear of it
                 self._to_loop(lambda: done(finished.result()))
 
         future.add_done_callback(hand_over)
-
-    def stop(self) -> None:
-        """After the job that runs."""
-        self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 class Link(Protocol):

@@ -98,9 +98,12 @@ class Scheduler:
     # ------------------------------------------------------ links
 
     def joined(self, now_s: float) -> int:
-        """A link was welcomed; its serial number here. What an earlier one left waiting is forgotten."""
+        """A link was welcomed; its serial number here. What an earlier one left waiting is forgotten, and that its
+        router wanted us to leave."""
         self.lost(self._link, now_s)
         self._link += 1
+        self.draining_by_s = None
+        self.health.draining = False
         return self._link
 
     def lost(self, link: int, now_s: float) -> None:

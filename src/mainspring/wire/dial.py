@@ -41,6 +41,10 @@ class Fallback:
         """TCP got through where QUIC did not."""
         self._tcp_until_s = now_s + TCP_FOR_S
 
+    def unreachable(self) -> None:
+        """Nothing got through: what was known of this network may be over."""
+        self._tcp_until_s = float("-inf")
+
 
 class Dialer:
     """Keeps what it learnt between dials: one for the life of a process."""
@@ -72,8 +76,9 @@ class Dialer:
             if faults:
                 self._fallback.blocked(self._now_s())
                 log.warning(
-                    "UDP to %s port %d seems to be blocked (%s): connected by TCP; QUIC is tried again after %g minutes",
+                    "UDP to %s port %d seems to be blocked (%s): connected by TCP, QUIC is tried again in %g minutes",
                     host, port, "; ".join(faults), TCP_FOR_S / 60.0,
                 )  # fmt: skip
             return connection
+        self._fallback.unreachable()
         raise ConnectionError("; ".join(faults))

@@ -81,7 +81,10 @@ class FleetContext(tls.Context):
         raise tls.AlertUnexpectedMessage("no compressed certificate was asked for")
 
     def _client_handle_certificate_verify(self, input_buf: Buffer) -> None:
-        super()._client_handle_certificate_verify(input_buf)
+        try:
+            super()._client_handle_certificate_verify(input_buf)
+        except tls.AlertBadCertificate as alert:
+            raise CertificateError(f"the router's certificate was not accepted: {alert}") from alert
         assert self._peer_certificate is not None  # noqa: S101 - the state before has set it
         chain = [self._peer_certificate.public_bytes()]
         self.identity = self._trust.verify(chain, self._wall_s(), server_name=self._wanted_name)

@@ -154,7 +154,7 @@ class Mux:
             self._fail(f"a chunk with flags {flags} and {size:,} bytes")
         if flags == CLOSE and size < 2:
             self._fail("a close without a code")
-        if stream & 2 or (stream & 1 == self._ours and stream > self._opened):
+        if flags != CLOSE and (stream & 2 or (stream & 1 == self._ours and stream > self._opened)):
             self._fail("bytes on a stream that nobody opened")
         self._stream, self._left, self._flags, self._within = stream, size, flags, True
 

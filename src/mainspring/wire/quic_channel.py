@@ -6,11 +6,11 @@ handshake, a second of linger, two seconds for the remains of a closed connectio
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from qh3.quic import events
+from qh3.quic.connection import QuicConnectionError
 
 from mainspring.wire.errors import Close, IdentityError, WireError
 from mainspring.wire.quic_connection import Address, FleetConnection
@@ -72,7 +72,7 @@ class QuicChannel:
         self._complained_s = self.heard_s
         self._timer: Handle | None = None
         self._timer_s = float("inf")
-        self._held: deque[tuple[int, bytes, bool]] = deque()
+        self._held: dict[int, list[tuple[bytes, bool]]] = {}
         self._held_bytes = 0
         self._key_datagrams, self._sent = key_datagrams, 0
 
@@ -100,11 +100,11 @@ class QuicChannel:
             return
         self._high = self._high or backlog > HIGH_BYTES
         ours = (stream & 1 == 0) == self.dialer
-        if self._held or (ours and not self.connection.may_open(stream)):
-            self._held.append((stream, bytes(data), end))
+        if stream in self._held or (ours and not self.connection.may_open(stream)):
+            self._held.setdefault(stream, []).append((data, end))
             self._held_bytes += len(data)
         else:
-            self.connection.send_stream_data(stream, data, end)
+            self._put(stream, data, end)
         self._soon()
 
     def close(self, close: Close, message: str = "") -> None:
@@ -161,7 +161,12 @@ class QuicChannel:
         ending = self.connection.ending
         if ending is not None and self._lost is None:
             self._end(_lost(ending, self.connection.fault))
+        if self.dialer and self._lost is not None and self._lost.remote:
+            self._finish()  # who was closed says nothing more; a listener keeps the ids, to know stragglers by
+            return
         self._flush()
+        if self.dialer and self._lost is not None and not self.joined:
+            self._finish()
 
     def _hear(self, event: Any) -> None:
         receiver = self._receiver
@@ -226,10 +231,10 @@ class QuicChannel:
         if self._gone:
             return
         now_s = self._clock.time()
-        while self._held and self.connection.may_open(self._held[0][0]):
-            stream, data, end = self._held.popleft()
-            self._held_bytes -= len(data)
-            self.connection.send_stream_data(stream, data, end)
+        while self._held and self.connection.may_open(stream := next(iter(self._held))):
+            for data, end in self._held.pop(stream):
+                self._held_bytes -= len(data)
+                self._put(stream, data, end)
         self._close_when_sent(now_s)
         if not self.paused:
             self._transmit(now_s)
@@ -237,6 +242,13 @@ class QuicChannel:
             self._high = False
             self._receiver.writable()
         self._set_timer()
+
+    def _put(self, stream: int, data: bytes, end: bool) -> None:
+        try:
+            self.connection.send_stream_data(stream, data, end)
+        except (ValueError, QuicConnectionError) as error:
+            # The peer never opened it, or stopped or reset it: in a sound exchange it does neither.
+            self.close(Close.PROTOCOL, f"stream {stream} can't be written: {error}")
 
     def _close_when_sent(self, now_s: float) -> None:
         """Our close goes when what was written before has arrived, or when the linger is over."""

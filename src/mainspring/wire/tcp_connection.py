@@ -156,7 +156,7 @@ class TcpConnection(asyncio.Protocol):
 
     def _fail(self, error: WireError) -> None:
         """The peer's fault: the alert, or the close, tells it why."""
-        if self._channel.peer is not None and not isinstance(error, RefusedError):
+        if self._channel.shaken and not isinstance(error, RefusedError):
             self._mux.close(error.close, error.message)
         self._end(Lost(error.close, error.message, remote=isinstance(error, RefusedError)))
         self._send_raw()
@@ -192,10 +192,10 @@ class TcpConnection(asyncio.Protocol):
         self._flushing = False
         if self._socket.is_closing():
             return
-        while self._mux.waiting and not self._paused and self._channel.peer is not None:
+        while self._mux.waiting and not self._paused and self._channel.shaken:
             self._channel.write(self._mux.take(TAKE_BYTES))
             self._send_raw()
-        if self._lost is not None and (not self._mux.waiting or self._channel.peer is None):
+        if self._lost is not None and (not self._mux.waiting or not self._channel.shaken):
             self._say_eof()
         elif self._high and self._mux.backlog_bytes < LOW_BYTES and self._receiver is not None and not self._lost:
             self._high = False

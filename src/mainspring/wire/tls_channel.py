@@ -66,6 +66,8 @@ class TlsChannel:
     def __init__(self, context: ssl.SSLContext, keyring: Keyring, *, server_name: str | None) -> None:
         """`server_name` given: the dialer's side."""
         self.peer: Identity | None = None
+        self.shaken = False
+        """TLS is done, though the peer may not be one of ours: it can be told so."""
         self.ended = False
         self._trust = keyring.trust
         self._server_name = server_name
@@ -102,9 +104,9 @@ class TlsChannel:
         self._shake(now_s)
 
     def write(self, data: bytes) -> None:
-        """After the handshake only."""
-        if self.peer is None:
-            raise ValueError("nothing is sent before the peer was verified")
+        """After the handshake only. To a peer that is not verified nothing but a close may go."""
+        if not self.shaken:
+            raise ValueError("nothing is sent before the handshake is done")
         self._tls.write(data)
 
     def finish(self) -> None:
@@ -124,6 +126,7 @@ class TlsChannel:
             raise _fault(error) from error
         if self._tls.version() != "TLSv1.3" or self._tls.selected_alpn_protocol() != ALPN:
             raise HandshakeError(f"the peer does not speak {ALPN}")
+        self.shaken = True
         certificate = self._tls.getpeercert(binary_form=True)
         self.peer = self._trust.verify([certificate] if certificate else [], now_s, server_name=self._server_name)
         return True

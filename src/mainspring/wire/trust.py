@@ -19,6 +19,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 from msgspec import Struct
@@ -95,11 +96,13 @@ class Trust:
     """What one side takes for its fleet."""
 
     def __init__(self, credentials: Credentials, revoked: Path | None = None) -> None:
-        """PkiError where a file makes no sense, or the own certificate is not of this CA."""
+        """PkiError where a file makes no sense, or the own certificate is not of this CA or of another key."""
         try:
             self.ca = x509.load_pem_x509_certificate(credentials.ca)
             own = x509.load_pem_x509_certificate(credentials.certificate)
             own.verify_directly_issued_by(self.ca)
+            if load_pem_private_key(credentials.key, None).public_key() != own.public_key():
+                raise PkiError("the key does not belong to the certificate")
             self.own = identity_of(own)
         except InvalidSignature as error:
             raise PkiError("the certificate was not issued by this CA") from error
