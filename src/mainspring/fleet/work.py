@@ -160,6 +160,7 @@ class WorkDesk:
         shell.tally.count(f"failed_{reason}")
         if isinstance(message, m.Failed):
             log.info("node %s, pass %d failed: %s %s", peer.name, work.id, reason, message.message)
+        shell.clients.failed({work.parts[index].request_id for index in {*failed, *bad}}, reason)
         if reason == "draining" and not peer.draining:
             peer.draining = True
             shell.tell(ev.NodeDraining(peer.name))
