@@ -18,6 +18,7 @@ COMMANDS = {
     "simulate": "mainspring.cli.simulate:command",
     "node": "mainspring.cli.node:node",
     "pki": "mainspring.cli.pki:command",
+    "router": "mainspring.cli.router:command",
 }
 
 
