@@ -3,7 +3,7 @@
 The worker runs a job at once and tells of it when its device seconds are over."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from mainspring.node.views import Views
 from mainspring.wire import messages as m
 from mainspring.wire.link import Closed, Link, Rules
 from mainspring.wire.memory import Network, connect
-from mainspring.wire.transport import Identity
+from mainspring.wire.transport import Accept, Identity
 from support.links import End, World
 
 WHO, ROUTER = Identity("fleet", "node", "ant"), Identity("fleet", "router", "hill")
@@ -36,10 +36,15 @@ class VirtualWorker:
     world: World
     ran: list[Sequence[Segment]] = field(default_factory=list)
     slower: float = 1.0
+    cost: Cost | None = None
+    """Where the device's own seconds are real ones, which no test wants: those of the shape by this."""
 
     def start(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None:
         self.ran.append(segments)
         outcome = execute(self.engine, segments, lambda: 0.0)
+        if self.cost is not None:
+            view, rows = sum(len(s.tokens) for s in segments), sum(s.rows for s in segments)
+            outcome = replace(outcome, seconds=self.cost.seconds(view, rows))
         self.world.call_later(outcome.seconds * self.slower, lambda: done(outcome))
 
 
@@ -60,6 +65,9 @@ class NodeRig:
         known: bool = True,
         world: World | None = None,
         rules: Rules | None = None,
+        name: str = "ant",
+        cost: Cost | None = None,
+        offered: Offered | None = None,
     ) -> None:
         self.world = world or World()
         self.backend = backend or null_backend()
@@ -67,14 +75,15 @@ class NodeRig:
         limits = self.backend.limits
         self.probe = Probe(limits.context_tokens, limits.pass_rows, limits.context_tokens)
         if known:  # nothing is owed: idle time stays idle but for canaries
-            self.probe.adopt(Cost(*COST), ((500, 40, 0, 0.015),))
+            self.probe.adopt(cost or Cost(*COST), ((500, 40, 0, (cost or Cost(*COST)).seconds(500, 40)),))
         self.health = Health(self.world.now_s)
-        self.scheduler = Scheduler("ant", limits, Views(self.engine.store), self.probe, self.health)
-        self.worker = VirtualWorker(self.engine, self.world)
+        self.who = Identity("fleet", "node", name)
+        self.scheduler = Scheduler(name, limits, Views(self.engine.store), self.probe, self.health)
+        self.worker = VirtualWorker(self.engine, self.world, cost=cost)
         self.runner = Runner(self.scheduler, self.worker, self.clock, self.world.call_later)
         self.offering = Offering(
             model="key", alias="tiny", bundle="b", packed=bytes(range(256)) * 4096, backend=self.backend,
-            limits=Offered(), probe=self.probe,
+            limits=offered or Offered(), probe=self.probe,
         )  # fmt: skip
         self.delay_s, self.rules = delay_s, rules
         self.ended: list[tuple[Closed, float | None]] = []
@@ -84,15 +93,18 @@ class NodeRig:
     def clock(self) -> float:
         return self.world.now_s
 
-    def dial(self) -> "NodeRig":
+    def dial(self, router: Accept | None = None) -> "NodeRig":
+        """To the test's own router, or to a real one's `accept`."""
         self.network = Network(self.world.call_later, lambda _stream: self.delay_s)
-        hello = m.Hello(role="node", name="ant", instance=7)
+        hello = m.Hello(role="node", name=self.who.name, instance=7)
         self.member = Membership(
             hello, self.offering, self.runner, self.clock, self.world.call_later,
             lambda closed, lasted: self.ended.append((closed, lasted)),
         )  # fmt: skip
-        self.router = End(self.world, Link.answer(WHO, self.world.now_s, self.rules))
-        connect(self.network, WHO, ROUTER, self.member.accept, self.router.accept)
+        if router is None:
+            self.router = End(self.world, Link.answer(self.who, self.world.now_s, self.rules))
+            router = self.router.accept
+        connect(self.network, self.who, ROUTER, self.member.accept, router)
         return self
 
     def join(self) -> "NodeRig":

@@ -26,7 +26,7 @@ from mainspring.node.views import Views
 from mainspring.version import __version__
 from mainspring.wire import messages as m
 from mainspring.wire.dial import Dialer
-from mainspring.wire.trust import Credentials, Trust
+from mainspring.wire.keyring import Keyring
 
 log = logging.getLogger(__name__)
 KEEP_S = 5.0
@@ -41,23 +41,19 @@ def run(config: NodeConfig) -> None:
 
 async def serve(config: NodeConfig) -> None:
     """A running loop's whole node."""
-    credentials = Credentials.read(Path(config.tls))
-    own = Trust(credentials).own
+    own = Keyring(Path(config.tls)).trust.own
     if own.role != "node":
         raise InputError(f"the certificate in {config.tls} is for a {own.role}, not for a node", param="tls")
-    name = own.name
     loop = asyncio.get_running_loop()
     device = ThreadPoolExecutor(1, "device")
     try:
         opened = await loop.run_in_executor(device, open_node, config, clock.now_s)
-        await _serve(config, name, credentials, opened, device)
+        await _serve(config, own.name, opened, device)
     finally:
         device.shutdown(wait=True, cancel_futures=True)
 
 
-async def _serve(
-    config: NodeConfig, name: str, credentials: Credentials, opened: Opened, device: ThreadPoolExecutor
-) -> None:
+async def _serve(config: NodeConfig, name: str, opened: Opened, device: ThreadPoolExecutor) -> None:
     loop = asyncio.get_running_loop()
     limits = opened.engine.backend.limits
     scheduler = Scheduler(name, limits, Views(opened.engine.store), opened.probe, Health(clock.now_s()))
@@ -68,7 +64,8 @@ async def _serve(
     def member(ended: Ended) -> Membership:
         return Membership(hello, opened.offering, runner, clock.now_s, loop.call_later, ended)
 
-    home = Home(Dialer.of(credentials, config.transport, server_name=config.server_name), config.address, member)
+    dialer = Dialer.of(Path(config.tls), config.transport, server_name=config.server_name)
+    home = Home(dialer, config.address, member)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, home.leave, config.drain_s, f"told to stop ({number.name})")
     log.info("node %s, model %s, joining %s", name, opened.offering.model[:12], config.join)

@@ -23,6 +23,8 @@ from mainspring.wire.link import CloseConnection, Closed, Joined, Link, LinkEven
 from mainspring.wire.transport import Connection, Lost
 
 log = logging.getLogger(__name__)
+LINGER_S = 3.0
+"""Beyond what a transport may take to close."""
 
 
 class Membership:
@@ -47,6 +49,7 @@ class Membership:
         self._reports = Reports(runner.scheduler, offering)
         self._sender = BundleSender(offering.packed, offering.bundle)
         self._joined_s: float | None = None
+        self._end: tuple[Closed, float | None] | None = None
         self._due_s = float("inf")
         self._polling = False
 
@@ -68,6 +71,7 @@ class Membership:
 
     def connection_lost(self, lost: Lost) -> None:
         self._hear(self.link.lost(lost.close, lost.message, lost.remote, self._clock()))
+        self._gone()
 
     # ------------------------------------------------------ what the node calls
 
@@ -186,7 +190,16 @@ class Membership:
         if self._runner.link is self:
             self._runner.link = None
             self._runner.scheduler.lost(self.serial, now_s)
-        self._ended(closed, lasted_s)
+        self._end = closed, lasted_s
+        # The transport lingers until the goodbye is out, and then calls `connection_lost`: a process that ended before
+        # that would look as if it had crashed.
+        self._call_later(LINGER_S if self.connection is not None else 0.0, self._gone)
+
+    def _gone(self) -> None:
+        """Once: tells whoever waits for the end."""
+        end, self._end = self._end, None
+        if end is not None:
+            self._ended(*end)
 
     def _half_trip_s(self) -> float:
         """0 until the first pong: the ping goes out with the welcome's answer, long before any work."""
