@@ -42,6 +42,7 @@ class Open:
     half: set[Peer] = field(default_factory=set)
     ended: m.LeaseEnded | None = None
     reasons: set[str] = field(default_factory=set)
+    streamed: bool = False
 
 
 class ClientDesk:
@@ -158,6 +159,7 @@ class ClientDesk:
     def relay(self, request_id: str, rounds: m.Rounds, now_s: float) -> None:
         open_request = self.open.get(request_id)
         if open_request is not None:
+            open_request.streamed = True
             self.shell.say(open_request.peer, open_request.stream, rounds, now_s)
 
     def lease_ended(self, request_id: str, ended: m.LeaseEnded) -> None:

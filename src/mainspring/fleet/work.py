@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.core import events as ev
 from mainspring.core.nouns import Lease, Pass
+from mainspring.core.refusals import LeaseLostError
 from mainspring.fleet.answers import split
 from mainspring.fleet.links import Peer
 from mainspring.fleet.tally import PassRecord
@@ -179,6 +180,10 @@ class WorkDesk:
         state = self.shell.core.state.nodes.get(lease.node_id)
         peer = self.shell.book.node(lease.node_id, state.epoch) if state is not None else None
         if peer is None or open_request is None:  # its end is on its way to the core
+            return
+        if open_request.streamed:  # a node gave tokens before its prompt's pass failed: never twice
+            self.shell.tell(ev.Cancel(lease.request_id))
+            self.shell.clients.refuse(lease.request_id, LeaseLostError("tokens had been streamed"), now_s)
             return
         message = m.OpenLease(
             request=lease.request_id, epoch=peer.epoch, prompt_tokens=lease.prompt_tokens, max_tokens=lease.max_tokens,
