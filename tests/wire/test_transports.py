@@ -13,6 +13,7 @@ from mainspring.wire import guests
 from mainspring.wire.errors import BusyError, Close, IdentityError, SelfCheckError
 from mainspring.wire.pki_files import PkiFolder
 from mainspring.wire.quic import QuicTransport
+from mainspring.wire.quic_channel import QuicChannel
 from mainspring.wire.tcp import TcpTransport
 from mainspring.wire.transport import HIGH_BYTES, STUCK_BYTES, Connection
 from mainspring.wire.trust import Credentials
@@ -292,6 +293,64 @@ def test_renewed_certificates_are_taken_up_without_a_restart(kind: AnyTransport,
         assert first.peer.serial != second.peer.serial
         serials = [ear.connection.peer.serial for ear in door.ears]
         assert serials[0] != serials[1]
+        await endpoint.stop()
+
+    run(body())
+
+
+# ------------------------------------------------------------------ a new port of the same node
+
+
+def test_a_quic_connection_goes_on_from_a_new_socket() -> None:
+    async def body() -> None:
+        door, ear = Door(), Ear()
+        endpoint = await QuicTransport(ROUTER).listen("127.0.0.1", 0, door.accept)
+        near = await QuicTransport(NODE).dial(*endpoint.address, ear.accept)
+        assert isinstance(near, QuicChannel)
+        near.write(0, b"hello")
+        await until(lambda: door.ears and door.ears[0].data)
+        before = door.ears[0].connection.address
+        data = os.urandom(4 << 20)
+        near.write(4, data, end=True)
+        await asyncio.sleep(0.01)
+        assert near.silence is not None
+        near.silence[1]()  # what a silence calls
+        await until(lambda: 4 in ear.ended)
+        assert bytes(ear.data[4]) == data
+        assert door.ears[0].connection.address != before
+        assert len(door.ears) == 1
+        assert not ear.lost
+        await endpoint.stop()
+
+    run(body())
+
+
+def test_a_silent_path_is_left_for_a_new_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a NAT that forgot its mapping: what the old port sends and hears goes nowhere."""
+    monkeypatch.setattr("mainspring.wire.quic.SILENCE_S", 0.3)
+
+    async def body() -> None:
+        door, ear = Door(), Ear()
+        endpoint = await QuicTransport(ROUTER).listen("127.0.0.1", 0, door.accept)
+        near = await QuicTransport(NODE).dial(*endpoint.address, ear.accept)
+        assert isinstance(near, QuicChannel)
+        near.write(0, b"hello")
+        await until(lambda: door.ears and door.ears[0].data)
+        dead: list[int] = []
+        first = door.ears[0].connection.address
+        receive = endpoint.listener.receive
+
+        def nat(datagrams: list[bytes], address: tuple[Any, ...]) -> None:
+            if f"{address[0]}:{address[1]}" == first:
+                dead.append(len(datagrams))
+            else:
+                receive(datagrams, address)
+
+        endpoint.listener.receive = nat  # type: ignore[method-assign]
+        near.write(4, b"are you there?", end=True)
+        await until(lambda: 4 in ear.ended)
+        assert dead
+        assert door.ears[0].connection.address != first
         await endpoint.stop()
 
     run(body())
