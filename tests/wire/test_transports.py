@@ -15,6 +15,7 @@ from mainspring.wire.pki_files import PkiFolder
 from mainspring.wire.quic import QuicTransport
 from mainspring.wire.quic_channel import QuicChannel
 from mainspring.wire.tcp import TcpTransport
+from mainspring.wire.tcp_connection import TcpConnection
 from mainspring.wire.transport import HIGH_BYTES, STUCK_BYTES, Connection
 from mainspring.wire.trust import Credentials
 from support import fleet_pki as pki
@@ -436,6 +437,24 @@ def test_rubbish_on_the_port_harms_nobody(kind: AnyTransport, junk: bytes) -> No
         near = await kind(NODE).dial(*endpoint.address, ear.accept)
         near.write(0, b"hello", end=True)
         await until(lambda: ear.ended)
+        await endpoint.stop()
+
+    run(body())
+
+
+@pytest.mark.parametrize("junk", [os.urandom(3000), b"\0" * 3000, b"\xff" * 8, b"\2\0\0\0\0\0\0\0"])
+def test_a_verified_peer_that_sends_rubbish_on_tcp_is_told_so(junk: bytes) -> None:
+    async def body() -> None:
+        door, ear = Door(None), Ear()
+        endpoint = await TcpTransport(ROUTER).listen("127.0.0.1", 0, door.accept)
+        near = await TcpTransport(NODE).dial(*endpoint.address, ear.accept)
+        assert isinstance(near, TcpConnection)
+        near._channel.write(junk)
+        near._send_raw()
+        near.write(2, b"a stream of a kind that is not")
+        await until(lambda: ear.lost)
+        assert (ear.lost[0].close, ear.lost[0].remote) == (Close.PROTOCOL, True)
+        assert [lost.close for lost in door.ears[0].lost] == [Close.PROTOCOL]
         await endpoint.stop()
 
     run(body())
