@@ -1,6 +1,7 @@
 """QUIC and TCP on real sockets: the same promises, kept by both."""
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Coroutine
@@ -353,6 +354,48 @@ def test_a_silent_path_is_left_for_a_new_port(monkeypatch: pytest.MonkeyPatch) -
         assert dead
         assert door.ears[0].connection.address != first
         await endpoint.stop()
+
+    run(body())
+
+
+def test_a_receiver_that_fails_loses_its_own_connection_only(kind: AnyTransport) -> None:
+    def fail(_ear: Ear, _stream: int, data: bytes) -> None:
+        if data == b"poison":
+            raise RuntimeError("a fault of the shell")
+
+    async def body() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        door, poisoned, other = Door(fail), Ear(), Ear()
+        endpoint = await kind(ROUTER).listen("127.0.0.1", 0, door.accept)
+        first = await kind(NODE).dial(*endpoint.address, poisoned.accept)
+        second = await kind(NODE).dial(*endpoint.address, other.accept)
+        first.write(0, b"poison", end=True)
+        await until(lambda: poisoned.lost)
+        second.write(0, b"fine", end=True)
+        await until(lambda: any(ear.ended == [0] and bytes(ear.data[0]) == b"fine" for ear in door.ears))
+        assert not other.lost
+        await endpoint.stop()
+
+    run(body())
+
+
+def test_a_dial_that_is_given_up_leaves_nothing_behind(kind: AnyTransport) -> None:
+    async def body() -> None:
+        async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+
+        hole = await asyncio.start_server(swallow, "127.0.0.1", 0)
+        port = hole.sockets[0].getsockname()[1]
+        ear = Ear()
+        dialling = asyncio.get_running_loop().create_task(kind(NODE).dial("127.0.0.1", port, ear.accept))
+        await asyncio.sleep(0.2)
+        dialling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dialling
+        assert not hasattr(ear, "connection")
+        hole.close()
 
     run(body())
 

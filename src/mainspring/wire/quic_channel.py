@@ -127,7 +127,7 @@ class QuicChannel:
             self._end(Lost(Close.PROTOCOL, "the library gave up on what the peer sent"))
             self._finish()
             return
-        self.address = f"{address[0]}:{address[1]}"
+        self.address = self.connection.remote_address or f"{address[0]}:{address[1]}"
         self._turn()
 
     def resume(self) -> None:
@@ -159,7 +159,11 @@ class QuicChannel:
         if self._gone:
             return
         while (event := self.connection.next_event()) is not None:
-            self._hear(event)
+            try:
+                self._hear(event)
+            except Exception:  # the shell's fault: it loses this connection, the port goes on
+                log.exception("the receiver of %s failed", self.address)
+                self.close(Close.INTERNAL, "the receiver failed")
         ending = self.connection.ending
         if ending is not None and self._lost is None:
             self._end(_lost(ending, self.connection.fault))

@@ -151,6 +151,14 @@ class FleetConnection(QuicConnection):
         return self._core is not None and stream >> 2 < self._core.stream_limits[0]
 
     @property
+    def remote_address(self) -> str | None:
+        """Of the path in use: validated, unlike the source of the last datagram."""
+        if self._core is None:
+            return None
+        place = self._core.active_path[2]
+        return f"{place[0]}:{place[1]}"
+
+    @property
     def idle(self) -> bool:
         """Everything written was acknowledged."""
         return self._core is None or (self._core.bytes_in_flight == 0 and not self._core.get_send_buffer_size())
