@@ -1,6 +1,7 @@
 """QUIC and TCP on real sockets: the same promises, kept by both."""
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Coroutine
@@ -13,7 +14,9 @@ from mainspring.wire import guests
 from mainspring.wire.errors import BusyError, Close, IdentityError, SelfCheckError
 from mainspring.wire.pki_files import PkiFolder
 from mainspring.wire.quic import QuicTransport
+from mainspring.wire.quic_channel import QuicChannel
 from mainspring.wire.tcp import TcpTransport
+from mainspring.wire.tcp_connection import TcpConnection
 from mainspring.wire.transport import HIGH_BYTES, STUCK_BYTES, Connection
 from mainspring.wire.trust import Credentials
 from support import fleet_pki as pki
@@ -297,6 +300,106 @@ def test_renewed_certificates_are_taken_up_without_a_restart(kind: AnyTransport,
     run(body())
 
 
+# ------------------------------------------------------------------ a new port of the same node
+
+
+def test_a_quic_connection_goes_on_from_a_new_socket() -> None:
+    async def body() -> None:
+        door, ear = Door(), Ear()
+        endpoint = await QuicTransport(ROUTER).listen("127.0.0.1", 0, door.accept)
+        near = await QuicTransport(NODE).dial(*endpoint.address, ear.accept)
+        assert isinstance(near, QuicChannel)
+        near.write(0, b"hello")
+        await until(lambda: door.ears and door.ears[0].data)
+        before = door.ears[0].connection.address
+        data = os.urandom(4 << 20)
+        near.write(4, data, end=True)
+        await asyncio.sleep(0.01)
+        assert near.silence is not None
+        near.silence[1]()  # what a silence calls
+        await until(lambda: 4 in ear.ended)
+        assert bytes(ear.data[4]) == data
+        assert door.ears[0].connection.address != before
+        assert len(door.ears) == 1
+        assert not ear.lost
+        await endpoint.stop()
+
+    run(body())
+
+
+def test_a_silent_path_is_left_for_a_new_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a NAT that forgot its mapping: what the old port sends and hears goes nowhere."""
+    monkeypatch.setattr("mainspring.wire.quic.SILENCE_S", 0.3)
+
+    async def body() -> None:
+        door, ear = Door(), Ear()
+        endpoint = await QuicTransport(ROUTER).listen("127.0.0.1", 0, door.accept)
+        near = await QuicTransport(NODE).dial(*endpoint.address, ear.accept)
+        assert isinstance(near, QuicChannel)
+        near.write(0, b"hello")
+        await until(lambda: door.ears and door.ears[0].data)
+        dead: list[int] = []
+        first = door.ears[0].connection.address
+        receive = endpoint.listener.receive
+
+        def nat(datagrams: list[bytes], address: tuple[Any, ...]) -> None:
+            if f"{address[0]}:{address[1]}" == first:
+                dead.append(len(datagrams))
+            else:
+                receive(datagrams, address)
+
+        endpoint.listener.receive = nat  # type: ignore[method-assign]
+        near.write(4, b"are you there?", end=True)
+        await until(lambda: 4 in ear.ended)
+        assert dead
+        assert door.ears[0].connection.address != first
+        await endpoint.stop()
+
+    run(body())
+
+
+def test_a_receiver_that_fails_loses_its_own_connection_only(kind: AnyTransport) -> None:
+    def fail(_ear: Ear, _stream: int, data: bytes) -> None:
+        if data == b"poison":
+            raise RuntimeError("a fault of the shell")
+
+    async def body() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        door, poisoned, other = Door(fail), Ear(), Ear()
+        endpoint = await kind(ROUTER).listen("127.0.0.1", 0, door.accept)
+        first = await kind(NODE).dial(*endpoint.address, poisoned.accept)
+        second = await kind(NODE).dial(*endpoint.address, other.accept)
+        first.write(0, b"poison", end=True)
+        await until(lambda: poisoned.lost)
+        second.write(0, b"fine", end=True)
+        await until(lambda: any(ear.ended == [0] and bytes(ear.data[0]) == b"fine" for ear in door.ears))
+        assert not other.lost
+        await endpoint.stop()
+
+    run(body())
+
+
+def test_a_dial_that_is_given_up_leaves_nothing_behind(kind: AnyTransport) -> None:
+    async def body() -> None:
+        async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+
+        hole = await asyncio.start_server(swallow, "127.0.0.1", 0)
+        port = hole.sockets[0].getsockname()[1]
+        ear = Ear()
+        dialling = asyncio.get_running_loop().create_task(kind(NODE).dial("127.0.0.1", port, ear.accept))
+        await asyncio.sleep(0.2)
+        dialling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dialling
+        assert not hasattr(ear, "connection")
+        hole.close()
+
+    run(body())
+
+
 # ------------------------------------------------------------------ limits
 
 
@@ -377,6 +480,24 @@ def test_rubbish_on_the_port_harms_nobody(kind: AnyTransport, junk: bytes) -> No
         near = await kind(NODE).dial(*endpoint.address, ear.accept)
         near.write(0, b"hello", end=True)
         await until(lambda: ear.ended)
+        await endpoint.stop()
+
+    run(body())
+
+
+@pytest.mark.parametrize("junk", [os.urandom(3000), b"\0" * 3000, b"\xff" * 8, b"\2\0\0\0\0\0\0\0"])
+def test_a_verified_peer_that_sends_rubbish_on_tcp_is_told_so(junk: bytes) -> None:
+    async def body() -> None:
+        door, ear = Door(None), Ear()
+        endpoint = await TcpTransport(ROUTER).listen("127.0.0.1", 0, door.accept)
+        near = await TcpTransport(NODE).dial(*endpoint.address, ear.accept)
+        assert isinstance(near, TcpConnection)
+        near._channel.write(junk)
+        near._send_raw()
+        near.write(2, b"a stream of a kind that is not")
+        await until(lambda: ear.lost)
+        assert (ear.lost[0].close, ear.lost[0].remote) == (Close.PROTOCOL, True)
+        assert [lost.close for lost in door.ears[0].lost] == [Close.PROTOCOL]
         await endpoint.stop()
 
     run(body())

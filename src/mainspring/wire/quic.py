@@ -27,7 +27,6 @@ from mainspring.wire.trust import CHECK_S, Credentials
 from mainspring.wire.watch import Watch
 
 log = logging.getLogger(__name__)
-logging.getLogger("quic").setLevel(logging.ERROR)  # qh3 warns of every close; what matters is said here
 
 SOCKET_BYTES = 4 << 20
 SILENCE_S = 2.5

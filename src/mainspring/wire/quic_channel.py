@@ -69,7 +69,7 @@ class QuicChannel:
         self._lost: Lost | None = None
         self._told = self._gone = self._high = self._flushing = False
         self._by_s = self.heard_s + HANDSHAKE_S
-        self._complained_s = self.heard_s
+        self._complained_s = self._asked_s = self.heard_s
         self._timer: Handle | None = None
         self._timer_s = float("inf")
         self._held: dict[int, list[tuple[bytes, bool]]] = {}
@@ -99,6 +99,8 @@ class QuicChannel:
             self.close(Close.LIMIT, "the peer does not read")
             return
         self._high = self._high or backlog > HIGH_BYTES
+        if self.silence is not None and self.connection.idle:
+            self._asked_s = self._clock.time()
         ours = (stream & 1 == 0) == self.dialer
         if stream in self._held or (ours and not self.connection.may_open(stream)):
             self._held.setdefault(stream, []).append((data, end))
@@ -125,7 +127,7 @@ class QuicChannel:
             self._end(Lost(Close.PROTOCOL, "the library gave up on what the peer sent"))
             self._finish()
             return
-        self.address = f"{address[0]}:{address[1]}"
+        self.address = self.connection.remote_address or f"{address[0]}:{address[1]}"
         self._turn()
 
     def resume(self) -> None:
@@ -157,7 +159,11 @@ class QuicChannel:
         if self._gone:
             return
         while (event := self.connection.next_event()) is not None:
-            self._hear(event)
+            try:
+                self._hear(event)
+            except Exception:  # the shell's fault: it loses this connection, the port goes on
+                log.exception("the receiver of %s failed", self.address)
+                self.close(Close.INTERNAL, "the receiver failed")
         ending = self.connection.ending
         if ending is not None and self._lost is None:
             self._end(_lost(ending, self.connection.fault))
@@ -272,8 +278,15 @@ class QuicChannel:
         if batch and target is not None:
             self._send(batch, target)
         if self._sent >= self._key_datagrams and self.connection.may_update_keys:
-            self._sent = 0
+            self._update_keys()
+
+    def _update_keys(self) -> None:
+        """Again half a term later where the update before is not confirmed yet: the limit is four terms away."""
+        self._sent = 0
+        try:
             self.connection.request_key_update()
+        except (ValueError, QuicConnectionError):
+            self._sent = self._key_datagrams // 2
 
     def _set_timer(self) -> None:
         timer_s = self.connection.get_timer()
@@ -311,7 +324,7 @@ class QuicChannel:
         if self.silence is None or not self.joined or self._lost is not None or self.connection.idle:
             return
         after_s, call = self.silence
-        if now_s - max(self.heard_s, self._complained_s) > after_s:
+        if now_s - max(self.heard_s, self._complained_s, self._asked_s) > after_s:
             self._complained_s = now_s
             call()
 

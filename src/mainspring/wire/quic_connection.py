@@ -3,6 +3,7 @@
 Written against qh3 2.1: what is overridden are its seams (`_create_tls`, `_create_core`), nothing of it is patched.
 """
 
+import logging
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ from mainspring.wire.keyring import Keyring
 from mainspring.wire.mutual_tls import SIGNATURE, FleetContext, ListenerContext
 from mainspring.wire.tls_channel import ALPN
 from mainspring.wire.transport import WINDOW_BYTES, Identity
+
+logging.getLogger("quic").setLevel(logging.ERROR)  # qh3 warns of every close; what matters is said by us
 
 IDLE_S = 330.0
 """Above the longest idle timeout of a link (300 s): the link decides."""
@@ -146,6 +149,14 @@ class FleetConnection(QuicConnection):
     def may_open(self, stream: int) -> bool:
         """False while the peer has not yet allowed a stream of ours that far."""
         return self._core is not None and stream >> 2 < self._core.stream_limits[0]
+
+    @property
+    def remote_address(self) -> str | None:
+        """Of the path in use: validated, unlike the source of the last datagram."""
+        if self._core is None:
+            return None
+        place = self._core.active_path[2]
+        return f"{place[0]}:{place[1]}"
 
     @property
     def idle(self) -> bool:

@@ -22,6 +22,9 @@ from mainspring.wire.watch import Watch
 
 log = logging.getLogger(__name__)
 
+STAGGER_S = 0.25
+"""A host's next address is tried when the one before has not answered for so long."""
+
 
 class TcpEndpoint:
     """Implements `Endpoint`."""
@@ -95,7 +98,6 @@ class TcpTransport:
         self._server_name = server_name
         self._wall_s = wall_s
         self._check_s = check_s
-        self._dialled: Watch | None = None
 
     async def listen(self, host: str, port: int, accept: Accept) -> TcpEndpoint:
         check_tcp()
@@ -136,17 +138,18 @@ class TcpTransport:
 
         context = context_of(self.keyring, dialer=True)
         channel = TlsChannel(context, self.keyring, server_name=self._server_name or host)
+        dialled = TcpConnection(channel, self._wall_s, welcome, left, dialer=True)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                await loop.create_connection(
-                    lambda: TcpConnection(channel, self._wall_s, welcome, left, dialer=True), host, port,
-                    happy_eyeballs_delay=0.25,
-                )  # fmt: skip
+                await loop.create_connection(lambda: dialled, host, port, happy_eyeballs_delay=STAGGER_S)
                 connection = await joined
         except TimeoutError as error:
             raise ConnectionError(f"no TLS handshake with {host}:{port} within {HANDSHAKE_S:g} s") from error
         except OSError as error:
             raise ConnectionError(f"{host}:{port}: {error.strerror or error}") from error
+        finally:
+            if not joined.done() or joined.cancelled():
+                dialled.abort()
         watch.start()
         return connection
 

@@ -35,9 +35,11 @@ class Watch:
         self._open: set[Watched] = set()
         self._empty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._renewed = False
+        self._renewed = self._closed = False
 
     def start(self) -> None:
+        if self._closed:
+            return
         self._timer = asyncio.get_running_loop().call_later(self._check_s, self._look)
 
     def add(self, connection: Watched) -> None:
@@ -65,6 +67,8 @@ class Watch:
                 connection.close(Close.CERTIFICATE, complaint)
 
     def close(self) -> None:
+        """Looks no more."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
