@@ -360,3 +360,18 @@ def test_a_fault_of_ours_fails_one_request_and_no_other(monkeypatch: pytest.Monk
     assert client.refusal(bad) == "work_failed"
     assert fleet.shell.tally.counts.pop("faults") == 3
     fleet.empty()
+
+
+def test_tokens_are_never_streamed_twice() -> None:
+    """A node that gives tokens and then fails the prompt's pass: opened again they would come again."""
+    fleet, [node], client = up("ant", cost=Cost(0.1, 1e-5, 1e-5))
+    stream = client.open(generation(50, 100))
+    fleet.run(0.02)
+    [(request, lease_stream)] = node.leases.items()
+    node.say(lease_stream, m.Rounds(tokens=b"\1\0\0\0"))
+    node.faults.oom = 1
+    fleet.run(5.0)
+    assert client.refusal(stream) == "lease_lost"
+    assert sum(isinstance(each, m.Rounds) for each in client.told[stream]) == 1
+    assert request not in node.leases
+    fleet.empty()

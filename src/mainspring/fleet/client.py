@@ -33,6 +33,8 @@ log = logging.getLogger("mainspring.fleet")
 
 FIRST_S, LONGEST_S, STEADY_S = 0.2, 30.0, 60.0
 CONNECT_S = 5.0
+LINGER_S = 2.0
+"""A closed connection's last words get so long."""
 
 
 class Dials(Protocol):
@@ -86,14 +88,17 @@ class FleetClient:
     async def __aexit__(self, *_error: object) -> None:
         """What is open fails with LinkLostError."""
         link, keeper = self._link, self._keeper
-        if link is not None:
-            link.close(Close.GOODBYE, "the client is done")
+        for fetch in self._fetches.values():
+            fetch.cancel()
         if keeper is not None:
             keeper.cancel()
             with suppress(asyncio.CancelledError):
                 await keeper
-        for fetch in self._fetches.values():
-            fetch.cancel()
+        if link is not None:
+            link.close(Close.GOODBYE, "the client is done")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_S):
+                    await link.gone.wait()
         self._keeper = self._link = None
         self._up.clear()
 

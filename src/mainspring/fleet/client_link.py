@@ -63,7 +63,8 @@ class Asked:
 
 
 class ClientLink:
-    """`joined` is called once the router said welcome; `closed` is done when the link is over."""
+    """`joined` is called once the router said welcome; `closed` is done when the link is over, `gone` set when its
+    connection is too."""
 
     def __init__(self, hello: m.Hello, now_s: Callable[[], float], joined: Callable[[], None]) -> None:
         self._now_s, self._joined = now_s, joined
@@ -73,6 +74,7 @@ class ClientLink:
         self._asked: dict[int, Asked] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.closed: asyncio.Future[Closed] = self._loop.create_future()
+        self.gone = asyncio.Event()
         self.draining = False
 
     def accept(self, connection: Connection) -> "ClientLink":
@@ -115,6 +117,7 @@ class ClientLink:
         """Nothing here is held back: a request is one frame."""
 
     def connection_lost(self, lost: Lost) -> None:
+        self.gone.set()
         self._take(self._link.lost(lost.close, lost.message, lost.remote, self._now_s()))
         self._turn()
 

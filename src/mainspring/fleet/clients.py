@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mainspring.core import events as ev
 from mainspring.core.actions import Answer
 from mainspring.core.nouns import Pass
+from mainspring.core.refusals import BadShapeError, WorkFailedError
 from mainspring.errors import MainspringError
 from mainspring.fleet.admission import refused, request_of
 from mainspring.fleet.bundles import Sending
@@ -29,7 +30,7 @@ MAX_SENDING = 16
 
 @dataclass(eq=False)
 class Open:
-    """`half`: nodes that may hold a half-scanned view of it."""
+    """`half`: nodes that may hold a half-scanned view of it. `reasons`: why passes with it failed."""
 
     request_id: str
     peer: Peer
@@ -40,6 +41,8 @@ class Open:
     trace: str
     half: set[Peer] = field(default_factory=set)
     ended: m.LeaseEnded | None = None
+    reasons: set[str] = field(default_factory=set)
+    streamed: bool = False
 
 
 class ClientDesk:
@@ -120,6 +123,12 @@ class ClientDesk:
             if part.more and open_request is not None:
                 open_request.half.add(peer)
 
+    def failed(self, request_ids: set[str], reason: str) -> None:
+        for request_id in request_ids:
+            open_request = self.open.get(request_id)
+            if open_request is not None:
+                open_request.reasons.add(reason)
+
     def admit(self, request_id: str, predicted_s: float, now_s: float) -> None:
         open_request = self.open.get(request_id)
         if open_request is not None:
@@ -142,12 +151,15 @@ class ClientDesk:
         """Nothing for a request that has had its answer."""
         open_request = self.open.get(request_id)
         if open_request is not None:
+            if isinstance(error, WorkFailedError) and open_request.reasons == {"bad_work"}:
+                error = BadShapeError("token ids, label ids or lengths that make no sense for this model")
             self._say_last(open_request, refused(error), now_s)
             self._forget(open_request, error.code, now_s)
 
     def relay(self, request_id: str, rounds: m.Rounds, now_s: float) -> None:
         open_request = self.open.get(request_id)
         if open_request is not None:
+            open_request.streamed = True
             self.shell.say(open_request.peer, open_request.stream, rounds, now_s)
 
     def lease_ended(self, request_id: str, ended: m.LeaseEnded) -> None:

@@ -87,12 +87,13 @@ class Serving:
             asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     async def _listen(self) -> list[Endpoint]:
-        """TCP first: where the port is left to the system, both get the same."""
+        """QUIC first: whoever dials in between must not take UDP to be blocked. Where the port is left to the system,
+        both get the same."""
         config = self.config
         folder, revoked = Path(config.tls.folder), Path(config.tls.revoked) if config.tls.revoked else None
         made: dict[str, Callable[[], Transport]] = {
-            "tcp": lambda: TcpTransport(folder, revoked=revoked),
             "quic": lambda: QuicTransport(folder, revoked=revoked),
+            "tcp": lambda: TcpTransport(folder, revoked=revoked),
         }
         host, port = config.address
         endpoints: list[Endpoint] = []
