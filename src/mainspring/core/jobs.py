@@ -19,7 +19,7 @@ class Shard:
     """
 
     __slots__ = ("acked", "deaths", "done", "failures", "flight", "hi", "index", "job", "key", "lates", "lo", "pin",
-                 "queued", "rows", "scanned", "slack_s", "solo", "work")  # fmt: skip
+                 "queued", "rows", "scanned", "silences", "slack_s", "solo", "work")  # fmt: skip
 
     def __init__(self, job: "Job", index: int, lo: int, hi: int, seq: int) -> None:
         self.job = job
@@ -37,6 +37,7 @@ class Shard:
         self.deaths = 0
         self.failures = 0
         self.lates = 0
+        self.silences = 0
         self.slack_s = FOREVER
         self.work: Work = self.measure()
 

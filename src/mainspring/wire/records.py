@@ -1,0 +1,56 @@
+"""What records are made of: bounded types, arrays as bytes, the two kinds of record.
+
+Hot records are arrays (fields by position), cold ones maps (by name, defaults left out: a default never changes).
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from msgspec import Meta, Struct
+from numpy.typing import NDArray
+
+from mainspring.core.cost import LONGEST_S
+
+KIB, MIB = 1 << 10, 1 << 20
+
+Seconds = Annotated[float, Meta(ge=0.0, le=LONGEST_S)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 53))]
+Name = Annotated[str, Meta(min_length=1, max_length=128)]
+Key = Annotated[str, Meta(max_length=128)]
+Text = Annotated[str, Meta(max_length=2048)]
+Hash = Annotated[str, Meta(max_length=128)]
+U32 = bytes
+F32 = bytes
+HeldKeys = Annotated[tuple[tuple[Key, Count], ...], Meta(max_length=4096)]
+"""(checkpoint key, tokens)."""
+Role = Literal["node", "client", "router"]
+Numerics = Literal["fp32", "bf16", "fp8", "q4"]
+
+
+def u32(data: U32) -> NDArray[np.uint32]:
+    """[n], read-only, no copy."""
+    return np.frombuffer(data, dtype="<u4")
+
+
+def f32(data: F32) -> NDArray[np.float32]:
+    """[n], read-only, no copy."""
+    return np.frombuffer(data, dtype="<f4")
+
+
+class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A cold record: a map, fields by name."""
+
+    cap: ClassVar[int] = 4 * KIB
+    """Longest payload in bytes."""
+
+    def check(self) -> None:
+        """MessageError for what the types let through."""
+
+
+class Row(Struct, frozen=True, kw_only=True, array_like=True):
+    """A hot record: an array, fields by position."""
+
+    cap: ClassVar[int] = 4 * KIB
+
+    def check(self) -> None:
+        """MessageError for what the types let through."""
