@@ -69,3 +69,25 @@ def test_pins_and_drops() -> None:
     assert agenda.drop(1)
     assert not agenda.drop(1)
     assert agenda.pinned() == set()
+
+
+def test_a_window_that_closes_while_something_runs_is_told_at_once() -> None:
+    agenda = Agenda()
+    for serial, within in ((1, 9.0), (2, 0.5), (3, 7.0), (4, 0.4)):
+        agenda.add(work(serial, within=within), 1.0)
+    assert agenda.deadline_s() == 1.4
+    assert agenda.late(1.4) == []
+    assert [late.id for late in agenda.late(1.6)] == [2, 4]
+    assert agenda.deadline_s() == 8.0
+    assert agenda.next(1.6) == RunPass(work(1, within=9.0))
+    assert agenda.next(1.6) == RunPass(work(3, within=7.0))
+    assert agenda.deadline_s() == float("inf")
+
+
+def test_clearing_forgets_everything() -> None:
+    agenda = Agenda()
+    agenda.add(work(1), 0.0)
+    agenda.open(lease("a"))
+    agenda.begin("a", 0.0)
+    assert [left.id for left in agenda.clear()] == [1]
+    assert (agenda.next(0.0), agenda.live, agenda.waiting) == (Idle(), 0, 0)

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +75,63 @@ def test_bytes_add_up_and_states_are_released_once(operations) -> None:
     kept.clear()
     assert kept.used_bytes == 0
     assert sorted(released) == sorted(owned)
+
+
+def test_held_keys_stay_before_and_after_they_come() -> None:
+    kept, released = store(100)
+    kept.hold(b"a")
+    assert kept.offer(b"a", 1, rows=1, nbytes=100)
+    assert not kept.offer(b"b", 2, rows=100, nbytes=10), "the only room is held"
+    kept.hold(b"a")
+    kept.let_go(b"a")
+    kept.clear()
+    assert b"a" in kept
+    kept.let_go(b"a")
+    assert kept.held == 0
+    assert kept.offer(b"b", 2, rows=100, nbytes=10)
+    assert released == [1]
+    with pytest.raises(ValueError, match="nobody holds"):
+        kept.let_go(b"a")
+
+
+def test_changes_are_told_by_what_is_true_now() -> None:
+    kept, _ = store(100)
+    kept.offer(b"unseen", 0, rows=1, nbytes=1)
+    kept.watch()
+    kept.offer(b"stays", 1, rows=7, nbytes=10)
+    kept.offer(b"comes and goes", 2, rows=1, nbytes=10)
+    kept.drop(b"comes and goes")
+    kept.drop(b"unseen")
+    kept.offer(b"unseen", 3, rows=2, nbytes=1)
+    kept.offer(b"too big", 4, rows=1, nbytes=101)
+    assert kept.changed
+    assert kept.changes() == ([(b"stays", 7), (b"unseen", 2)], [b"comes and goes", b"too big"])
+    assert kept.changes() == ([], [])
+    assert not kept.changed
+
+
+def test_changes_come_in_parts() -> None:
+    kept, _ = store(100)
+    kept.watch()
+    for i in range(5):
+        kept.offer(b"%d" % i, i, rows=i, nbytes=1)
+    assert kept.changes(3) == ([(b"0", 0), (b"1", 1), (b"2", 2)], [])
+    assert kept.changes(3) == ([(b"3", 3), (b"4", 4)], [])
+
+
+def test_nobody_who_does_not_watch_pays_for_it() -> None:
+    kept, _ = store(100)
+    for i in range(50):
+        kept.offer(b"%d" % i, i, rows=1, nbytes=10)
+    assert not kept.changed
+
+
+def test_taking_hands_the_state_over() -> None:
+    kept, released = store(100)
+    kept.offer(b"a", 1, rows=1, nbytes=60)
+    assert kept.acquire(b"a") == 1
+    assert kept.take(b"a") is None, "a pass uses it"
+    assert not kept.drop(b"a")
+    kept.unpin(b"a")
+    assert kept.take(b"a") == 1
+    assert (kept.take(b"a"), kept.used_bytes, released) == (None, 0, [])

@@ -18,7 +18,7 @@ requests = st.lists(st.tuples(st.integers(0, 300), st.lists(st.integers(1, 80), 
 def test_plans_hold_every_branch_once_in_order_and_keep_the_limit(shapes, limit: int) -> None:
     works = [work(*shape) for shape in shapes]
     rows = [len(w.view) for w in works]
-    passes = plan(works, rows, limit)
+    passes = plan([w.branches for w in works], rows, limit)
     seen = [(part.request, part.first_branch + j) for p in passes for part in p for j in range(len(part.branches))]
     assert seen == [(i, j) for i, w in enumerate(works) for j in range(len(w.branches))]
     assert all(passes)
@@ -37,15 +37,15 @@ def _uncut(parts, limit: int) -> bool:
 
 
 def test_a_big_request_is_split_by_branches() -> None:
-    passes = plan([work(100, [30] * 10)], [100], 200)
+    passes = plan([work(100, [30] * 10).branches], [100], 200)
     assert [[len(part.branches) for part in p] for p in passes] == [[3], [6], [1]]
 
 
 def test_small_requests_share_a_pass() -> None:
-    passes = plan([work(50, [10])] * 5, [50] * 5, 130)
+    passes = plan([work(50, [10]).branches] * 5, [50] * 5, 130)
     assert [[part.request for part in p] for p in passes] == [[0, 1], [2, 3], [4]]
 
 
 def test_a_view_over_the_limit_takes_a_branch_along() -> None:
-    passes = plan([work(500, [10, 10])], [500], 100)
+    passes = plan([work(500, [10, 10]).branches], [500], 100)
     assert [[len(part.branches) for part in p] for p in passes] == [[1], [1]]

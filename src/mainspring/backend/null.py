@@ -55,6 +55,9 @@ class NullBackend:
         self._views.replace(state, np.concatenate([self._views[state], tokens]))
         return state
 
+    def copy(self, state: int, *, capacity: int = 0) -> int:  # noqa: ARG002
+        return self._views.add(self._views[state])
+
     def state_bytes(self, state: int) -> int:
         return len(self._views[state]) * _TOKEN_BYTES
 

@@ -94,12 +94,17 @@ class Backend(Protocol):
         """Move `state` (a new one for NO_STATE, with room for `capacity` tokens) over `tokens`; its handle."""
         ...
 
+    def copy(self, state: int, *, capacity: int = 0) -> int:
+        """A handle of the state's copy, with room for `capacity` tokens in all: to go on from a state that stays."""
+        ...
+
     def state_bytes(self, state: int) -> int:
-        """Device memory the state holds on its own account."""
+        """Device memory the state holds on its own account. May be asked from another thread while a pass runs."""
         ...
 
     def release(self, state: int) -> None:
-        """Free a state. Releasing one twice, or one never handed out, is a ValueError."""
+        """Free a state. Releasing one twice, or one never handed out, is a ValueError. May be called from another
+        thread while a pass runs that does not use the state."""
         ...
 
 

@@ -72,6 +72,10 @@ class TorchBackend:
         self._advance([target], [torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))])
         return self._states.add(target) if state == NO_STATE else state
 
+    @torch.inference_mode()
+    def copy(self, state: int, *, capacity: int = 0) -> int:
+        return self._states.add(self._states[state].copy(capacity))
+
     def state_bytes(self, state: int) -> int:
         return self._states[state].nbytes
 

@@ -16,7 +16,9 @@ COMMANDS = {
     "evaluate": "mainspring.cli.evaluate:evaluate",
     "train": "mainspring.cli.train:train",
     "simulate": "mainspring.cli.simulate:command",
+    "node": "mainspring.cli.node:node",
     "pki": "mainspring.cli.pki:command",
+    "router": "mainspring.cli.router:command",
 }
 
 

@@ -56,6 +56,25 @@ class Agenda:
         self._queue = deque(entry for entry in self._queue if entry[1].id != pass_id)
         return len(self._queue) < before
 
+    def late(self, now_s: float) -> list[Pass]:
+        """Waiting passes whose window closed while something else ran; they leave the agenda with this call."""
+        late = [work for latest, work in self._queue if now_s > latest]
+        if late:
+            self._queue = deque(entry for entry in self._queue if now_s <= entry[0])
+        return late
+
+    def deadline_s(self) -> float:
+        """When the next window closes, infinite where nothing waits."""
+        return min((latest for latest, _ in self._queue), default=float("inf"))
+
+    def clear(self) -> list[Pass]:
+        """Forget all: the router is gone. What had not begun, in order."""
+        waiting = [work for _, work in self._queue]
+        self._queue.clear()
+        self._leases.clear()
+        self._live.clear()
+        return waiting
+
     def open(self, lease: Lease) -> None:
         """Known before its prompt is scanned; it joins the rounds when `begin` is called."""
         self._leases[lease.request_id] = lease

@@ -151,7 +151,7 @@ class Draft:
             return False
         done = hi == shard.hi and scan == left
         part = Part(request.id, shard.index, cached, cached + scan, shard.lo, hi, rows, request.view_key, prefix,
-                    done and request.is_lease)  # fmt: skip
+                    done and request.is_lease, not done)  # fmt: skip
         more_pairs = pairs(cached, cached + scan, rows)
         seconds = c0 + c1 * scan + c2 * rows + c3 * more_pairs
         self._take(shard, part, seconds, scan, rows, more_pairs, False)

@@ -117,6 +117,15 @@ class CostFit:
         if self._since >= REFIT_EVERY:
             self._refit()
 
+    def refined(self, cost: Cost, anchors: tuple[Sample, ...] | None) -> "CostFit":
+        """The same node with better join measurements (None: those it had), on which its last passes are learnt
+        again. Raises BadCostError."""
+        new = CostFit(cost, tuple(self._anchors) if anchors is None else anchors, self._floor)
+        for sample in self._window:
+            new.observe(*sample)
+        new.rejected += self.rejected
+        return new
+
     @property
     def sure_ratio(self) -> float:
         """About p99.99: the p99 deviation stretched as a log-normal's is from 2.33 to 3.7 sigmas."""

@@ -5,7 +5,8 @@ Reports about work carry the node's epoch: what an earlier life of a node says i
 
 from msgspec import Struct
 
-from mainspring.core.nouns import NodeSpec, Request
+from mainspring.core.cost import Cost, RoundCost
+from mainspring.core.nouns import Limits, NodeSpec, Request
 
 Keys = tuple[tuple[str, int], ...]
 
@@ -23,7 +24,8 @@ class NodeJoined(Struct, frozen=True):
 
 
 class NodeLeft(Struct, frozen=True):
-    """`crashed`: what it ran is suspect. A goodbye or a lost link is not a crash."""
+    """`crashed`: what it ran is suspect. The shell judges: a link that ended without a goodbye is a crash, unless it
+    fell silent together with others, was replaced by the same process, or was ended for its certificate."""
 
     node_id: str
     epoch: int = 0
@@ -32,6 +34,24 @@ class NodeLeft(Struct, frozen=True):
 
 class NodeDraining(Struct, frozen=True):
     node_id: str
+
+
+class NodeRefined(Struct, frozen=True):
+    """What a node says of itself between passes; None: unchanged. `fresh`: `gained` is all it holds.
+
+    New constants replace the declared ones; what was learnt from measured passes is learnt again on top of them.
+    """
+
+    node_id: str
+    epoch: int
+    cost: Cost | None = None
+    round_cost: RoundCost | None = None
+    anchors: tuple[tuple[int, int, int, float], ...] | None = None
+    limits: Limits | None = None
+    network_s: float | None = None
+    gained: Keys = ()
+    dropped: tuple[str, ...] = ()
+    fresh: bool = False
 
 
 class WorkStarted(Struct, frozen=True):
@@ -51,13 +71,19 @@ class WorkDone(Struct, frozen=True):
 
 
 class WorkFailed(Struct, frozen=True):
-    """`late`: not started in time, nobody's fault. `failed` are the indices of failed parts; empty means all."""
+    """`late`: not started in time, nobody's fault. `failed` are the indices of failed parts; empty means all.
+
+    `view_missing`: a checkpoint that the failed parts build on is gone; nobody's fault either, and believed gone even
+    where `dropped` does not name it. A part that built on nothing can't miss anything: that is a failure."""
 
     node_id: str
     epoch: int
     pass_id: int
     late: bool = False
     failed: tuple[int, ...] = ()
+    view_missing: bool = False
+    gained: Keys = ()
+    dropped: tuple[str, ...] = ()
 
 
 class LeaseStarted(Struct, frozen=True):
@@ -94,6 +120,7 @@ Event = (
     | NodeJoined
     | NodeLeft
     | NodeDraining
+    | NodeRefined
     | WorkStarted
     | WorkDone
     | WorkFailed

@@ -18,8 +18,8 @@ class Shard:
     result, `work` what the queue has counted.
     """
 
-    __slots__ = ("acked", "deaths", "done", "failures", "flight", "hi", "index", "job", "key", "lo", "pin", "queued",
-                 "rows", "scanned", "slack_s", "solo", "work")  # fmt: skip
+    __slots__ = ("acked", "deaths", "done", "failures", "flight", "hi", "index", "job", "key", "lo", "misses", "pin",
+                 "queued", "rows", "scanned", "silences", "slack_s", "solo", "work")  # fmt: skip
 
     def __init__(self, job: "Job", index: int, lo: int, hi: int, seq: int) -> None:
         self.job = job
@@ -36,6 +36,8 @@ class Shard:
         self.solo = False
         self.deaths = 0
         self.failures = 0
+        self.misses = 0
+        self.silences = 0
         self.slack_s = FOREVER
         self.work: Work = self.measure()
 

@@ -146,6 +146,8 @@ class Part(Struct, frozen=True):
     prefix: str = ""
     """Key of the checkpoint to resume from; empty where the scan starts at 0 or the shard's own checkpoint."""
     opens_lease: bool = False
+    more: bool = False
+    """Further chunks of the shard follow: the node keeps where this one ends."""
 
     @property
     def scan(self) -> int:

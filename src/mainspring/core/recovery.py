@@ -2,7 +2,7 @@
 
 Retried work keeps arrival, deadline and place. After a crash the members of the running pass retry in solitary passes;
 only a shard that is alone when its node dies again is condemned. A silent node is pinned late first, then its work is
-given to others; whichever valid result comes first wins.
+given to others, what ran there in solitary passes; whichever valid result comes first wins.
 """
 
 from msgspec.structs import astuple
@@ -10,16 +10,23 @@ from msgspec.structs import astuple
 from mainspring.core.actions import Action, CloseLease, DropPass, Refuse
 from mainspring.core.admission import suits
 from mainspring.core.dispatch import feed, watch
+from mainspring.core.events import WorkFailed
 from mainspring.core.jobs import FOREVER, Held, Job, Shard
 from mainspring.core.nodestate import NodeState
+from mainspring.core.nouns import Part
 from mainspring.core.placement import own_s
 from mainspring.core.refusals import CondemnedError, ExpiredError, LeaseLostError, NoNodeError, WorkFailedError
 from mainspring.core.state import State
 from mainspring.errors import MainspringError
 
 MAX_FAILURES = 3
+MAX_MISSES = 8
+"""Each so many checkpoints that a shard finds gone count as one failure: a cache may thrash, not hold it for ever."""
 ABANDON_S = 1.0
 """Least further silence before a late node's passes are given to others; at least twice the pass's own time."""
+SECOND_S = 10.0
+"""... and where a node fell silent under one of them before: longer than links take to end, so that a request which
+kills nodes in silence is found out before it has gone through all of them."""
 NO_NODE_GRACE_S = 30.0
 
 
@@ -98,11 +105,13 @@ def requeue(state: State, shard: Shard, *, solo: bool = False) -> list[Action]:
     return actions
 
 
-def on_failed(state: State, held: Held, late: bool, failed: tuple[int, ...]) -> list[Action]:
-    """Failed parts go back, each to be tried alone; late ones go back unblamed. The other parts count as done."""
+def on_failed(state: State, node: NodeState, held: Held, event: WorkFailed) -> list[Action]:
+    """Failed parts go back, each to be tried alone; late ones and those whose view is gone go back unblamed. The other
+    parts count as done."""
     actions: list[Action] = []
-    for index in failed or range(len(held.members)):
+    for index in event.failed or range(len(held.members)):
         shard = held.members[index]
+        late = event.late or (event.view_missing and missed(state, node, shard, held.parts[index]))
         if held.pass_id not in shard.flight or shard.job.closed or shard.done:
             continue
         if not late:
@@ -112,6 +121,17 @@ def on_failed(state: State, held: Held, late: bool, failed: tuple[int, ...]) -> 
         else:
             actions += requeue(state, shard, solo=not late)
     return actions
+
+
+def missed(state: State, node: NodeState, shard: Shard, part: Part) -> bool:
+    """Whether a view can be gone at all; then the node is no longer believed to hold it."""
+    if not part.view_from:
+        return False
+    for key in (part.prefix, part.view_key):
+        if key:
+            state.drop(node, key, pending=False)
+    shard.misses += 1
+    return shard.misses % MAX_MISSES > 0
 
 
 def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
@@ -143,7 +163,7 @@ def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
                     shard.solo = True
                     shard.deaths += 1
                 continue
-            if suspect and shard.solo and shard.deaths:
+            if suspect and len(held.members) == 1 and shard.solo and shard.deaths:
                 actions += refuse(state, shard.job, CondemnedError("two nodes died under it, the second while alone"))
                 continue
             shard.deaths += int(suspect)
@@ -214,7 +234,8 @@ def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
         model = state.models[node.model]
         model.hungry.pop(node.id, None)
         if not held.abandoned:
-            held.abandon_s = now_s + max(ABANDON_S, 2.0 * held.expected_s)
+            again = any(shard.silences for shard in held.members)
+            held.abandon_s = now_s + max(SECOND_S if again else ABANDON_S, 2.0 * held.expected_s)
             state.at(held.abandon_s, "overdue", held)
         return feed(state, model, now_s)
     if held.abandoned or now_s < held.abandon_s - 1e-9:
@@ -224,7 +245,8 @@ def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
         member.abandoned = True
         for shard in member.members:
             if member.pass_id in shard.flight and not shard.job.started:
-                actions += requeue(state, shard)
+                shard.silences += int(member is held)
+                actions += requeue(state, shard, solo=member is held)
     for shard in [*node.pinned]:
         actions += requeue(state, shard)
     return actions + feed(state, state.models[node.model], now_s)

@@ -24,8 +24,8 @@ def settle(state: State, node: NodeState, held: Held, event: WorkDone | WorkFail
         node.retime()
         watch(state, node)
     bad: set[int] | range = set()
+    learn_keys(state, node, held, event)
     if isinstance(event, WorkDone):
-        learn_keys(state, node, held, event)
         node.refresh()
     else:
         bad = set(event.failed) or range(len(held.members))
@@ -43,7 +43,7 @@ def settle(state: State, node: NodeState, held: Held, event: WorkDone | WorkFail
     return actions
 
 
-def learn_keys(state: State, node: NodeState, held: Held, event: WorkDone) -> None:
+def learn_keys(state: State, node: NodeState, held: Held, event: WorkDone | WorkFailed) -> None:
     """The checkpoint of a view half scanned goes by the view's key already; nobody else can build on it."""
     whole = {part.view_key: shard.job.request.view_tokens for shard, part in zip(held.members, held.parts, strict=True)}
     for key, tokens in event.gained:

@@ -27,6 +27,7 @@ from mainspring.core.events import (
     NodeDraining,
     NodeJoined,
     NodeLeft,
+    NodeRefined,
     Submit,
     Timer,
     WorkDone,
@@ -36,6 +37,7 @@ from mainspring.core.events import (
 from mainspring.core.jobs import FOREVER, Held, Job
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import DEFAULT_CLASSES, SloClass
+from mainspring.core.refine import refine
 from mainspring.core.refusals import BadNodeError, BadShapeError
 from mainspring.core.results import settle
 from mainspring.core.state import Counters, State
@@ -55,6 +57,7 @@ class Router:
             NodeJoined: self._joined,
             NodeLeft: self._left,
             NodeDraining: self._draining,
+            NodeRefined: self._refined,
             WorkStarted: self._started,
             WorkDone: self._done,
             WorkFailed: self._failed,
@@ -149,6 +152,17 @@ class Router:
         self.state.models[node.model].refresh()
         return feed(self.state, self.state.models[node.model], now_s)
 
+    def _refined(self, event: NodeRefined, now_s: float) -> list[Action]:
+        """Constants that can't be used change nothing and are counted: the node goes on with those it has."""
+        node = self._node(event.node_id, event.epoch)
+        if node is None:
+            return []
+        try:
+            refine(self.state, node, event)
+        except MainspringError:
+            self.state.counters.rejected += 1
+        return offer(self.state, node, now_s)
+
     def _started(self, event: WorkStarted, now_s: float) -> list[Action]:
         node, held = self._work(event.node_id, event.epoch, event.pass_id)
         if node is None or held is None:
@@ -175,7 +189,7 @@ class Router:
         if not all(0 <= index < len(held.members) for index in event.failed):
             event = msgspec.structs.replace(event, failed=())  # names what it never had: believe none of its results
         actions = settle(self.state, node, held, event, now_s)
-        actions += recovery.on_failed(self.state, held, event.late, event.failed)
+        actions += recovery.on_failed(self.state, node, held, event)
         actions += offer(self.state, node, now_s)
         return actions + feed(self.state, self.state.models[node.model], now_s)
 

@@ -23,6 +23,8 @@ LEAST_LEFT = 0.1
 SHARE_OUT_S = 0.1
 DEAD_TIMERS = 256
 """Timers of settled jobs kept before the heap is looked through."""
+MAX_KEYS = 65_536
+"""Checkpoints believed of one node."""
 MEMORY_S = 10.0
 """Time constant of the load each priority has been bringing."""
 
@@ -269,6 +271,9 @@ class State:
         node.pinned_s = sum(c0 + c1 * s.work[1] + c2 * s.work[2] + c3 * s.work[3] for s in node.pinned)
 
     def gain(self, node: NodeState, key: str, tokens: int, *, pending: bool) -> None:
+        """Beyond `MAX_KEYS` a new one is not believed: its view is scanned again, no more."""
+        if len(node.keys) >= MAX_KEYS and key not in node.keys:
+            return
         (node.pending if pending else node.keys)[key] = tokens
         self.models[node.model].holders.setdefault(key, {})[node.id] = node
 

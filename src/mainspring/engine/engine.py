@@ -1,31 +1,34 @@
 """One model on one device, driven in passes: checks, packs, runs, looks after kept views, hands logits back by request.
 
-Results do not depend on what else is in the call, on the order, on how passes were cut, or on whether a view was kept
-(to 1e-5 on probabilities in fp32).
+`score` takes whole requests and looks kept views up by itself; `run` takes stretches of views and does exactly what it
+is told. Results do not depend on what else is in the call, on the order, on how passes or views were cut, or on whether
+a view was kept (to 1e-5 on probabilities in fp32).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from mainspring.backend.protocol import NO_STATE, Backend, PassResult
+from mainspring.backend.protocol import Backend
 from mainspring.engine.checkpoints import CheckpointStore
-from mainspring.engine.packing import NOTHING, Part, pack, plan
-from mainspring.engine.work import Work
-from mainspring.errors import InputError, TooLargeError
+from mainspring.engine.checks import check_segment, check_work
+from mainspring.engine.packing import Part, pack, plan
+from mainspring.engine.tasks import Task, begin_segment, begin_work, distribute, finish
+from mainspring.engine.work import CheckpointGoneError, Segment, Work
+from mainspring.errors import InputError
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
 
 
-@dataclass
-class _Progress:
-    """Where one request's view is during a call."""
+@dataclass(frozen=True)
+class Ran:
+    """`logits` [labels] a branch, a segment. `seconds`: device time of this call, after a sync. `unkept`: segments with
+    `must_keep` whose end found no room."""
 
-    state: int = NO_STATE
-    pinned: bool = False  # the store owns the state
-    owned: bool = False  # this call does
-    logits: list[np.ndarray] = field(default_factory=list)
+    logits: list[list[np.ndarray]]
+    seconds: float
+    unkept: tuple[int, ...] = ()
 
 
 class Engine:
@@ -40,91 +43,63 @@ class Engine:
     def score(self, works: Sequence[Work]) -> list[list[np.ndarray]]:
         """Label logits [labels] a branch, a request. Raises InputError before anything runs."""
         for i, work in enumerate(works):
-            self._check(work, f"requests[{i}]")
+            check_work(self.backend.limits, work, f"requests[{i}]")
         merged, places = _merge(works)
-        results = self._score(merged)
-        return [results[i][first : first + count] for i, first, count in places]
+        tasks = [begin_work(self.store, work) for work in merged]
+        self._run(tasks)
+        return [tasks[i].logits[first : first + count] for i, first, count in places]
 
-    def _score(self, works: Sequence[Work]) -> list[list[np.ndarray]]:
-        progress = [self._begin(work) for work in works]
+    def run(self, segments: Sequence[Segment]) -> Ran:
+        """Raises InputError and CheckpointGoneError before anything runs."""
+        for i in range(len(segments)):
+            check_segment(self.backend.limits, segments, i, f"segments[{i}]")
+        gone = [s.resume for s in segments if s.resume is not None and self.store.rows(s.resume) != s.start]
+        if gone:
+            raise CheckpointGoneError(tuple(dict.fromkeys(gone)))
+        merged, places = _merge_segments(segments)
+        before = self.device_seconds
+        tasks: list[Task] = []
         try:
-            return self._run(works, progress)
+            tasks.extend(begin_segment(self.store, self.backend, segment) for segment in merged)
+        except BaseException:
+            for task in tasks:
+                finish(self.store, self.backend, task)
+            raise
+        self._run(tasks)
+        logits = [tasks[i].logits[first : first + count] for i, first, count in places]
+        unkept = tuple(i for i, s in enumerate(segments) if s.must_keep and tasks[places[i][0]].unkept)
+        return Ran(logits, self.device_seconds - before, unkept)
+
+    def _run(self, tasks: Sequence[Task]) -> None:
+        try:
+            view_rows = [len(task.view) for task in tasks]
+            passes = plan([task.branches for task in tasks], view_rows, self.backend.limits.pass_rows)
+            remaining = _count(passes, len(tasks))
+            for parts in passes:
+                for part in parts:
+                    remaining[part.request] -= 1
+                self._pass(parts, tasks, remaining)
         finally:
-            for work, p in zip(works, progress, strict=True):
-                self._end(work, p)
+            for task in tasks:
+                finish(self.store, self.backend, task)
 
-    def _run(self, works: Sequence[Work], progress: list[_Progress]) -> list[list[np.ndarray]]:
-        view_rows = [0 if p.state != NO_STATE else len(w.view) for w, p in zip(works, progress, strict=True)]
-        passes = plan(works, view_rows, self.backend.limits.pass_rows)
-        remaining = _count(passes, len(works))
-        for parts in passes:
-            for part in parts:
-                remaining[part.request] -= 1
-            self._pass(parts, works, progress, remaining)
-        return [p.logits for p in progress]
-
-    def _pass(self, parts: list[Part], works: Sequence[Work], progress: list[_Progress], remaining: list[int]) -> None:
-        mine = [progress[part.request] for part in parts]
-        fresh = [p.state == NO_STATE for p in mine]
+    def _pass(self, parts: list[Part], tasks: Sequence[Task], remaining: list[int]) -> None:
+        mine = [tasks[part.request] for part in parts]
         keep = [
-            new and (remaining[part.request] > 0 or self._wants(works[part.request]))
-            for part, new in zip(parts, fresh, strict=True)
+            task.is_fresh and (remaining[part.request] > 0 or task.wants(self.store))
+            for part, task in zip(parts, mine, strict=True)
         ]
-        views = [works[part.request].view if new else NOTHING for part, new in zip(parts, fresh, strict=True)]
-        result = self.backend.score_pass(pack(parts, views, [p.state for p in mine], keep))
+        views = [task.to_scan() for task in mine]
+        result = self.backend.score_pass(pack(parts, views, [task.state for task in mine], keep))
         self.device_seconds += result.seconds
         self.rows += sum(map(len, views)) + sum(part.rows for part in parts)
-        for p, state, new in zip(mine, result.states, fresh, strict=True):
-            if new and state != NO_STATE:
-                p.state, p.owned = state, True
-        _distribute(parts, result, mine)
-        for part, p in zip(parts, mine, strict=True):
+        for task, state in zip(mine, result.states, strict=True):
+            task.scanned(state)
+        distribute(parts, result, mine)
+        for part, task in zip(parts, mine, strict=True):
             if not remaining[part.request]:  # at once: the states of all requests together may exceed any budget
-                self._end(works[part.request], p)
-
-    def _check(self, work: Work, where: str) -> None:
-        limits = self.backend.limits
-        longest = max((len(branch.tokens) for branch in work.branches), default=0)
-        if len(work.view) + longest > limits.context_tokens:
-            raise TooLargeError(
-                f"view of {len(work.view)} tokens and a branch of {longest} exceed the model's context of "
-                f"{limits.context_tokens} tokens",
-                limit=limits.context_tokens,
-                actual=len(work.view) + longest,
-                param=where,
-            )
-        for j, branch in enumerate(work.branches):
-            if not len(branch.tokens) or not len(branch.label_ids):
-                raise InputError("a branch needs at least one token and one label", param=f"{where}.branches[{j}]")
-        arrays = [work.view, *(a for branch in work.branches for a in (branch.tokens, branch.label_ids))]
-        top = max((int(a.max()) for a in arrays if len(a)), default=0)
-        low = min((int(a.min()) for a in arrays if len(a)), default=0)
-        if top >= limits.vocab_size or low < 0:
-            raise InputError(
-                f"token id {top if low >= 0 else low} is outside the model's vocabulary of {limits.vocab_size}",
-                param=where,
-            )
-
-    def _wants(self, work: Work) -> bool:
-        return work.view_key is not None and self.store.budget_bytes > 0
-
-    def _begin(self, work: Work) -> _Progress:
-        state = self.store.acquire(work.view_key) if work.view_key is not None else None
-        return _Progress() if state is None else _Progress(state, pinned=True)
-
-    def _end(self, work: Work, p: _Progress) -> None:
-        """Hand the state to the store, or free it; nothing the second time."""
-        pinned, owned, p.pinned, p.owned = p.pinned, p.owned, False, False
-        if pinned and work.view_key is not None:
-            self.store.unpin(work.view_key)
-        if not owned:
-            return
-        nbytes = self.backend.state_bytes(p.state)
-        taken = work.view_key is not None and self.store.offer(
-            work.view_key, p.state, rows=len(work.view), nbytes=nbytes
-        )
-        if not taken:
-            self.backend.release(p.state)
+                task.complete = True
+                finish(self.store, self.backend, task)
 
 
 def _merge(works: Sequence[Work]) -> tuple[list[Work], list[tuple[int, int, int]]]:
@@ -148,17 +123,33 @@ def _merge(works: Sequence[Work]) -> tuple[list[Work], list[tuple[int, int, int]
     return merged, places
 
 
+def _merge_segments(segments: Sequence[Segment]) -> tuple[list[Segment], list[tuple[int, int, int]]]:
+    """A segment with a parent becomes branches of it; places as in `_merge`."""
+    merged: list[Segment] = []
+    places: list[tuple[int, int, int]] = []
+    for segment in segments:
+        if segment.parent < 0:
+            merged.append(segment)
+            places.append((len(merged) - 1, 0, len(segment.branches)))
+        else:
+            at = places[segment.parent][0]
+            into = merged[at]
+            places.append((at, len(into.branches), len(segment.branches)))
+            merged[at] = _joined(into, segment)
+    return merged, places
+
+
+def _joined(into: Segment, more: Segment) -> Segment:
+    """`into` with the branches of `more`, kept under whichever key either asks for."""
+    return Segment(
+        into.tokens, into.branches + more.branches, into.start, into.resume, into.take, into.parent,
+        more.keep if into.keep is None else into.keep, into.must_keep or more.must_keep,
+    )  # fmt: skip
+
+
 def _count(passes: list[list[Part]], requests: int) -> list[int]:
     counts = [0] * requests
     for parts in passes:
         for part in parts:
             counts[part.request] += 1
     return counts
-
-
-def _distribute(parts: list[Part], result: PassResult, progress: list[_Progress]) -> None:
-    at = 0
-    for part, p in zip(parts, progress, strict=True):
-        for branch in part.branches:
-            p.logits.append(result.logits[at : at + len(branch.label_ids)])
-            at += len(branch.label_ids)

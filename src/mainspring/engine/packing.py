@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mainspring.backend.protocol import PackedPass
-from mainspring.engine.work import Branch, Work
+from mainspring.engine.work import Branch
 
 
 @dataclass
@@ -26,8 +26,9 @@ class Part:
         return sum(len(branch.tokens) for branch in self.branches)
 
 
-def plan(works: Sequence[Work], view_rows: Sequence[int], pass_rows: int) -> list[list[Part]]:
-    """Parts a pass, in order. `view_rows[i]` is what request i's view costs in its first pass (0 when it is kept).
+def plan(requests: Sequence[Sequence[Branch]], view_rows: Sequence[int], pass_rows: int) -> list[list[Part]]:
+    """Parts a pass, in order, of requests' branches. `view_rows[i]` is what request i's view costs in its first pass
+    (0 when it is kept).
 
     A view longer than `pass_rows` stands alone in its pass with as many branches as one pass holds.
     """
@@ -41,14 +42,14 @@ def plan(works: Sequence[Work], view_rows: Sequence[int], pass_rows: int) -> lis
             passes.append(current)
         current, used = [], 0
 
-    for i, work in enumerate(works):
+    for i, branches in enumerate(requests):
         view = view_rows[i]
-        if current and used + view + work.branch_rows > pass_rows:
+        if current and used + view + sum(len(branch.tokens) for branch in branches) > pass_rows:
             close()
         part = Part(i, 0)
         current.append(part)
         used += view
-        for j, branch in enumerate(work.branches):
+        for j, branch in enumerate(branches):
             if part.branches and used + len(branch.tokens) > pass_rows:
                 close()
                 part = Part(i, j)
@@ -77,6 +78,3 @@ def pack(parts: Sequence[Part], views: Sequence[np.ndarray], states: Sequence[in
 
 def _concatenate(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.asarray(a, np.int64) for a in arrays]) if arrays else np.zeros(0, np.int64)
-
-
-NOTHING = np.zeros(0, np.int64)

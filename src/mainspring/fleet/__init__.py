@@ -1,16 +1,25 @@
 """The router's shell, the client, local nodes, configuration.
 
     config.py     one frozen tree from TOML and flags: addresses, certificates, classes, limits, local nodes
-    serve.py      what `mainspring router` runs: listen, revocation, signals, status
-    shell.py      events into `core.router.Router`, its actions onto links; timers
-    links.py      one accepted link on this side; the book of all of them, by name
+    serve.py      what `mainspring router` runs: ports, signals, local nodes
+    driver.py     between the shell and transports: callbacks, one timer
+    shell.py      link events into `core.router.Router`, its actions onto links; no sockets, no clock
+    links.py      one accepted link; the book of all of them, by name; what counts as a crash
+    nodes.py      what comes from nodes: to `offers` or `work`
+    offers.py     what nodes offer and report: checked, told to the core, or declined
+    work.py       passes and leases on nodes: cut and sent, their outcomes checked
+    clients.py    what comes from clients: requests, cancels, bundles, status; their one answer
+    admission.py  what is refused before the core is asked: shapes, aliases, numerics
     payloads.py   token arrays from submit to answer, byte-capped; parts of passes cut from them
-    answers.py    logits by part and branch, joined into results
-    bundles.py    bundles by hash: fetched once from any node, kept on disk, handed to clients
-    admission.py  what is refused before the core is asked: bytes, shapes, aliases
+    answers.py    logits by part, joined into results
+    bundles.py    bundles by hash: fetched once, kept, handed on
     status.py     what `router status` says
+    tally.py      what happened in the last minute
     supervise.py  local nodes as children: start, restart with backoff, crash loops, logs
     client.py     `FleetClient`: submit, cancel, stream, fetch bundles, ask status
+    client_link.py  its link
+    errors.py     refusals beside the core's, and their HTTP statuses
+    clock.py      the clock that goes on while the machine sleeps
 
 The shells decide nothing: decisions are the core's, liveness and order the link's.
 """

@@ -1,6 +1,131 @@
 """Token arrays of requests from submit to answer, counted against one byte cap; a request beyond it is contention.
 
 Cuts the wire `Part` of a core `Part` from them: the view's tokens that are to be scanned, branches and labels of a
-range, `parent` of a part that shares a view, `more` while chunks follow. Slices of bytes, no arrays, no copies but the
-frame's.
+range, `parent` of a part that shares a view, `more` while chunks follow. Slices of bytes, no copies but the frame's.
+Open requests with one view key hold one view; another view under a key in use is refused, since nodes would mix them.
 """
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mainspring.core.nouns import Part, Pass
+from mainspring.core.refusals import BadShapeError
+from mainspring.fleet.errors import PayloadsFullError
+from mainspring.wire import messages as m
+
+DEFAULT_CAP_BYTES = 512 << 20
+OVERHEAD_BYTES = 2048
+"""Of an open request beside its arrays: so the cap bounds their number too."""
+Offsets = NDArray[np.int64]
+
+
+class Payload:
+    """One request's arrays. `branches` and `labels` are offsets [B + 1] of each branch; `sends` counts each shard's."""
+
+    __slots__ = ("branches", "labels", "model", "nbytes", "sends", "submit", "view")
+
+    def __init__(self, submit: m.Submit, model: str, view: bytes) -> None:
+        self.submit = submit
+        self.model = model
+        self.view = view
+        self.branches = offsets(submit.branch_lengths)
+        self.labels = offsets(submit.label_counts)
+        self.sends: dict[int, int] = {}
+        arrays = (submit.branch_lengths, submit.branch_tokens, submit.label_counts, submit.label_ids)
+        self.nbytes = sum(map(len, arrays)) + self.branches.nbytes + self.labels.nbytes + OVERHEAD_BYTES
+
+    def labels_of(self, part: Part) -> int:
+        """Logits that the part answers with."""
+        return int(self.labels[part.branch_to] - self.labels[part.branch_from])
+
+    def cut(self, part: Part, parent: int = -1) -> m.Part:
+        """The view ends under its key where this part scans it to its end; a shared or kept one has it already."""
+        submit, lo, hi = self.submit, part.branch_from, part.branch_to
+        ends = part.scan > 0 and 4 * part.view_to == len(self.view)
+        return m.Part(
+            request=part.request_id,
+            shard=part.shard,
+            view_from=part.view_from,
+            view_tokens=self.view[4 * part.view_from : 4 * part.view_to],
+            branch_lengths=submit.branch_lengths[4 * lo : 4 * hi],
+            branch_tokens=submit.branch_tokens[4 * int(self.branches[lo]) : 4 * int(self.branches[hi])],
+            label_counts=submit.label_counts[4 * lo : 4 * hi],
+            label_ids=submit.label_ids[4 * int(self.labels[lo]) : 4 * int(self.labels[hi])],
+            view_key=part.view_key if ends else "",
+            prefix=part.prefix,
+            parent=parent,
+            more=part.more,
+            lease=part.opens_lease,
+        )
+
+
+class Payloads:
+    """By the core's request id."""
+
+    def __init__(self, cap_bytes: int = DEFAULT_CAP_BYTES) -> None:
+        self.cap_bytes = cap_bytes
+        self.held_bytes = 0
+        self._of: dict[str, Payload] = {}
+        self._views: dict[tuple[str, str], tuple[bytes, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __getitem__(self, request_id: str) -> Payload:
+        return self._of[request_id]
+
+    def get(self, request_id: str) -> Payload | None:
+        return self._of.get(request_id)
+
+    def add(self, request_id: str, submit: m.Submit, model: str) -> Payload:
+        """Raises PayloadsFullError at the cap, BadShapeError for another view under a key in use."""
+        view, users = self._views.get((model, submit.view_key), (submit.view_tokens, 0))
+        if users and view != submit.view_tokens:
+            raise BadShapeError("an open request has another view under this key", param="view_key")
+        payload = Payload(submit, model, view)
+        more = payload.nbytes + (0 if users else len(view))
+        if self.held_bytes + more > self.cap_bytes:
+            raise PayloadsFullError(limit=self.cap_bytes, held=self.held_bytes, more=more)
+        if submit.view_key:
+            self._views[model, submit.view_key] = view, users + 1
+        self.held_bytes += more
+        self._of[request_id] = payload
+        return payload
+
+    def release(self, request_id: str) -> None:
+        """Nothing the second time."""
+        payload = self._of.pop(request_id, None)
+        if payload is None:
+            return
+        self.held_bytes -= payload.nbytes
+        slot = (payload.model, payload.submit.view_key)
+        view, users = self._views.get(slot, (payload.view, 1))
+        if users > 1:
+            self._views[slot] = view, users - 1
+        else:
+            self._views.pop(slot, None)
+            self.held_bytes -= len(view)
+
+    def parts(self, work: Pass) -> tuple[tuple[m.Part, ...], int]:
+        """The pass as it is sent, and its attempt: the sendings that any of its shards has seen, from 0."""
+        shares = set(work.shares)
+        scans: dict[str, int] = {}
+        parts: list[m.Part] = []
+        attempt = 0
+        for index, part in enumerate(work.parts):
+            payload = self._of[part.request_id]
+            parent = scans[part.view_key] if index in shares else -1
+            if index not in shares and part.view_key and 4 * part.view_to == len(payload.view):
+                scans.setdefault(part.view_key, index)
+            sends = payload.sends.get(part.shard, 0)
+            payload.sends[part.shard] = sends + 1
+            attempt = max(attempt, sends)
+            parts.append(payload.cut(part, parent))
+        return tuple(parts), attempt
+
+
+def offsets(lengths: bytes) -> Offsets:
+    counts = m.u32(lengths)
+    result = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=result[1:])
+    return result

@@ -21,6 +21,9 @@ class DeltaState:
     def nbytes(self) -> int:
         return self.conv.nbytes + self.recurrent.nbytes
 
+    def copy(self) -> "DeltaState":
+        return DeltaState(self.conv.clone(), self.recurrent.clone())
+
 
 @dataclass
 class AttentionState:
@@ -38,6 +41,13 @@ class AttentionState:
     @property
     def nbytes(self) -> int:
         return self.buffer.nbytes
+
+    def copy(self, capacity: int) -> "AttentionState":
+        """With room for `capacity` tokens, at least those it has."""
+        shape = (2, self.buffer.shape[1], max(capacity, self.length), self.buffer.shape[3])
+        buffer = self.buffer.new_empty(shape)
+        buffer[:, :, : self.length] = self.buffer[:, :, : self.length]
+        return AttentionState(buffer, self.length)
 
     def append(self, k: Tensor, v: Tensor) -> None:
         """k, v [T, Hkv, D]. Views handed out earlier stay as they were: rows are only ever added."""
@@ -59,6 +69,13 @@ class State:
     @property
     def nbytes(self) -> int:
         return sum(layer.nbytes for layer in self.layers)
+
+    def copy(self, capacity: int = 0) -> "State":
+        """A state of its own, with room for `capacity` tokens: moving one leaves the other where it was."""
+        layers: list[DeltaState | AttentionState] = [
+            layer.copy(capacity) if isinstance(layer, AttentionState) else layer.copy() for layer in self.layers
+        ]
+        return State(layers, self.length)
 
     @classmethod
     def empty(cls, config: HybridConfig, capacity: int, *, dtype: torch.dtype, device: torch.device) -> "State":

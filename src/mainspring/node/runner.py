@@ -1,8 +1,124 @@
-"""The one place that touches the engine: takes the agenda's next step and runs it in the one worker thread.
+"""The one place that touches the engine: the scheduler's next job, in the one worker thread.
 
-The next pass is decoded and checked on the loop while one runs, so the device does not wait for it. A window is counted
-from arrival, less the link's `age_s` and half its smallest round trip; too late is `late`, never run. Whatever is
-raised fails its pass with a typed reason: out of memory empties the view store and tries nothing again by itself.
-Results are looked at for NaN and infinity before they leave. Time is an argument; the thread and its queue are all the
-asyncio here.
+The next pass is decoded and checked on the loop while one runs, so the device does not wait for it. Whatever is raised
+becomes an `Outcome`; the thread lives on. `Runner` wires scheduler, worker and link together: it has no opinion.
 """
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Protocol
+
+from mainspring.engine import CheckpointGoneError, Engine, Segment
+from mainspring.node.outcome import Outcome
+from mainspring.node.scheduler import Job, PassJob, ProbeJob, Say, Scheduler
+
+log = logging.getLogger(__name__)
+Clock = Callable[[], float]
+CallLater = Callable[[float, Callable[[], None]], object]
+
+
+def execute(engine: Engine, segments: Sequence[Segment], clock: Clock) -> Outcome:
+    """Never raises. The time is the device's, or the whole call's where that is longer: the node was busy so long."""
+    began_s, before = clock(), engine.device_seconds
+    try:
+        ran = engine.run(segments)
+    except CheckpointGoneError as gone:
+        return Outcome(error=gone, missing=gone.keys)
+    except Exception as error:  # one pass's fault never stops the loop
+        return Outcome(error=error, seconds=max(clock() - began_s, engine.device_seconds - before))
+    return Outcome(ran.logits, max(clock() - began_s, ran.seconds), ran.unkept)
+
+
+class Worker(Protocol):
+    """Runs one job's segments at a time, elsewhere, and says `done` on the loop."""
+
+    def start(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None: ...
+
+
+class ThreadWorker:
+    """One thread, so that whatever a device library binds to a thread stays bound."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        executor: ThreadPoolExecutor,
+        clock: Clock,
+        to_loop: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """`executor` has one thread, the one that opened the engine; `to_loop(function)` runs it on the loop."""
+        self._engine, self._executor, self._clock, self._to_loop = engine, executor, clock, to_loop
+
+    def start(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None:
+        future = self._executor.submit(execute, self._engine, segments, self._clock)
+
+        def hand_over(finished: "Future[Outcome]") -> None:
+            if finished.cancelled():
+                return
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to hear of it
+                self._to_loop(lambda: done(finished.result()))
+
+        future.add_done_callback(hand_over)
+
+
+class Link(Protocol):
+    """Where says go; `serial` is the scheduler's number of it."""
+
+    serial: int
+
+    def say(self, says: Sequence[Say]) -> None: ...
+
+    def poll(self) -> None: ...
+
+
+class Runner:
+    def __init__(self, scheduler: Scheduler, worker: Worker, clock: Clock, call_later: CallLater) -> None:
+        self.scheduler = scheduler
+        self.link: Link | None = None
+        self._worker, self._clock, self._call_later = worker, clock, call_later
+        self._due_s = float("inf")
+
+    def say(self, says: Sequence[Say]) -> None:
+        """What is meant for a link that is gone is dropped."""
+        if self.link is not None and says:
+            self.link.say([say for say in says if say.link == self.link.serial])
+
+    def turn(self) -> None:
+        """After anything that may have changed what to do next."""
+        turn = self.scheduler.next(self._clock())
+        self.say(turn.says)
+        if turn.job is not None:
+            self._start(turn.job)
+        if self.link is not None:
+            self.link.poll()
+        self._wake(self.scheduler.deadline_s())
+
+    def _start(self, job: Job) -> None:
+        self._worker.start(job.segments, lambda outcome: self._finished(job, outcome))
+
+    def _finished(self, job: Job, outcome: Outcome) -> None:
+        if isinstance(job, PassJob) and outcome.error is not None:
+            log.warning("pass %d failed", job.work.fence.pass_id, exc_info=_trace(outcome.error))
+        elif isinstance(job, ProbeJob) and outcome.error is not None:
+            log.warning("a measurement failed: %s", type(outcome.error).__name__)
+        self.say(self.scheduler.finished(job, outcome, self._clock()))
+        self.turn()
+
+    def _wake(self, due_s: float) -> None:
+        """One timer, moved forward only: an early one finds nothing to do and asks again."""
+        if due_s >= self._due_s or due_s == float("inf"):
+            return
+        self._due_s = due_s
+
+        def wake() -> None:
+            if self._due_s == due_s:
+                self._due_s = float("inf")
+                self.turn()
+
+        self._call_later(max(0.0, due_s - self._clock()), wake)
+
+
+def _trace(error: BaseException) -> BaseException | None:
+    """Of what nobody foresaw; our own errors say enough in their report."""
+    return None if isinstance(error, CheckpointGoneError) else error

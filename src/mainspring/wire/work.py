@@ -27,6 +27,7 @@ class Part(Row, frozen=True, kw_only=True):
     scans the view, this one has no tokens of it); at the checkpoint `prefix`; else at the shard's own checkpoint
     (`request`, `shard`), left by its chunk before. Lacking the checkpoint is `view_missing`.
     What the end is kept under: `view_key`, unless empty; and (`request`, `shard`) while `more` chunks will follow.
+    `view_key` is given only where this part's end is the view's end, since whoever names that key builds on all of it.
     B branches: `branch_lengths` u32 [B], `branch_tokens` u32 [sum], `label_counts` u32 [B], `label_ids` u32 [sum].
     `lease`: the prompt ends here and the lease of this request begins (its `OpenLease` may come before or after).
     """

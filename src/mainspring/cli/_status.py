@@ -1,0 +1,61 @@
+"""A router's status as a page of text."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainspring.wire.messages import Status
+
+
+def card(status: "Status") -> str:
+    """One line of summary, then nodes, models and classes."""
+    up = f"up {_span(status.up_s)}"
+    busy = f"{status.counters.get('open', 0):.0f} requests open, {status.payload_bytes / 2**20:.1f} MiB of tokens"
+    head = f"mainspring {status.version} {up}, {status.clients} clients, {busy}"
+    if status.draining:
+        head += ", draining"
+    if given_up := status.counters.get("nodes_given_up"):
+        head += f", {given_up:.0f} local nodes given up"
+    nodes = [
+        (
+            each.name, each.state + (" (provisional)" if each.provisional else ""), each.numerics, f"{each.held}",
+            f"{each.busy_share:.0%}", f"{1e3 * each.cost.c0:.1f}", f"{1e6 * each.cost.c1:.1f}",
+            f"{1e6 * each.cost.c2:.1f}", f"{each.keys}", f"{1e3 * each.round_trip_s:.1f}", _span(each.heard_s),
+            f"{each.transport} {each.address}", each.device,
+        )
+        for each in status.nodes
+    ]  # fmt: skip
+    models = [
+        (" ".join(each.aliases), each.model[:12], " ".join(each.numerics), f"{each.usable}/{each.nodes}",
+         f"{each.queued}", each.bundle[:12])
+        for each in status.models
+    ]  # fmt: skip
+    classes = [
+        (each.name, "-" if each.target_s is None else f"{each.target_s:g}", f"{each.p50_s:.3f}", f"{each.p99_s:.3f}",
+         f"{each.answered}", f"{each.late}", " ".join(f"{code}:{n}" for code, n in sorted(each.refused.items())) or "0")
+        for each in status.classes
+    ]  # fmt: skip
+    return "\n".join(
+        [
+            head,
+            "",
+            *_table(("node", "state", "numerics", "held", "busy", "c0 ms", "c1 us", "c2 us", "keys", "trip ms", "heard",
+                     "address", "device"), nodes),
+            "",
+            *_table(("model", "key", "numerics", "usable", "queued", "bundle"), models),
+            "",
+            *_table(("class, last minute", "target s", "p50 s", "p99 s", "answered", "late", "refused"), classes),
+        ]
+    )  # fmt: skip
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [head, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60.0:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 5400.0 else f"{seconds / 3600.0:.1f} h"

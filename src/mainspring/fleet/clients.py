@@ -1,0 +1,181 @@
+"""The shell's side of clients: submits in, results and refusals out, bundles and status on request.
+
+A request's id in the core is unique for the router's life: client, link and stream. It is open from its `Submit` to the
+one last message on its stream, whichever comes first: an answer, a refusal, the end of the link.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mainspring.core import events as ev
+from mainspring.core.actions import Answer
+from mainspring.core.nouns import Pass
+from mainspring.core.refusals import BadShapeError, WorkFailedError
+from mainspring.errors import MainspringError
+from mainspring.fleet.admission import refused, request_of
+from mainspring.fleet.bundles import Sending
+from mainspring.fleet.errors import HTTP_CANCELLED, DrainingError, InternalError
+from mainspring.fleet.links import Peer
+from mainspring.fleet.status import status_of_router
+from mainspring.fleet.tally import Ending
+from mainspring.wire import messages as m
+from mainspring.wire.link import Received
+
+if TYPE_CHECKING:
+    from mainspring.fleet.shell import Shell
+
+MAX_SENDING = 16
+"""Bundles on their way to one client at once."""
+
+
+@dataclass(eq=False)
+class Open:
+    """`half`: nodes that may hold a half-scanned view of it. `reasons`: why passes with it failed."""
+
+    request_id: str
+    peer: Peer
+    stream: int
+    slo: str
+    arrival_s: float
+    sampling: m.Sampling | None
+    trace: str
+    half: set[Peer] = field(default_factory=set)
+    ended: m.LeaseEnded | None = None
+    reasons: set[str] = field(default_factory=set)
+    streamed: bool = False
+
+
+class ClientDesk:
+    def __init__(self, shell: "Shell") -> None:
+        self.shell = shell
+        self.open: dict[str, Open] = {}
+
+    # -------------------------------------------------------------- in
+
+    def hear(self, peer: Peer, event: Received, now_s: float) -> None:
+        message, stream = event.message, event.stream
+        if isinstance(message, m.Submit):
+            self._submit(peer, stream, message, event.age_s + peer.half_trip_s, now_s)
+        elif isinstance(message, m.Cancel):
+            self._cancel(peer, stream, now_s)
+        elif isinstance(message, m.FetchBundle):
+            self._fetch(peer, stream, message.bundle, now_s)
+        elif isinstance(message, m.AskStatus):
+            self.shell.say(peer, stream, status_of_router(self.shell, message.passes, now_s), now_s)
+
+    def left(self, peer: Peer, _now_s: float) -> None:
+        """Nobody works for a client that is gone."""
+        for served in [*peer.streams.values()]:
+            if isinstance(served, Open):
+                self.shell.tell(ev.Cancel(served.request_id))
+                self._forget(served, "client_gone", _now_s)
+        peer.streams.clear()
+        peer.sending.clear()
+
+    def abort(self, peer: Peer, stream: int, now_s: float) -> None:
+        """After a fault of ours: the stream gets its last message if it still owes one."""
+        served = peer.streams.get(stream)
+        if isinstance(served, Open):
+            self.shell.tell(ev.Cancel(served.request_id))
+            self.refuse(served.request_id, InternalError("internal fault"), now_s)
+
+    def _submit(self, peer: Peer, stream: int, submit: m.Submit, age_s: float, now_s: float) -> None:
+        shell = self.shell
+        request_id = f"{peer.name[:64]}.{peer.epoch}.{stream}"
+        open_request = Open(request_id, peer, stream, submit.slo, now_s, submit.sampling, submit.trace)
+        self.open[request_id] = peer.streams[stream] = open_request
+        try:
+            if shell.draining:
+                raise DrainingError
+            request = request_of(submit, request_id, shell.models, age_s)
+            shell.payloads.add(request_id, submit, request.model)
+        except MainspringError as error:
+            self.refuse(request_id, error, now_s)
+            return
+        shell.answers.open(request_id, now_s)
+        shell.tell(ev.Submit(request))
+
+    def _cancel(self, peer: Peer, stream: int, now_s: float) -> None:
+        served = peer.streams.get(stream)
+        if isinstance(served, Open):
+            self.shell.tell(ev.Cancel(served.request_id))
+            self._say_last(served, m.Refused(code="cancelled", message="taken back", status=HTTP_CANCELLED), now_s)
+            self._forget(served, "cancelled", now_s)
+
+    def _fetch(self, peer: Peer, stream: int, bundle: str, now_s: float) -> None:
+        data = self.shell.bundles.get(bundle) if len(peer.sending) < MAX_SENDING else None
+        if data is None:
+            self.shell.say(peer, stream, m.BundleEnd(found=False), now_s)
+            return
+        peer.sending.append(Sending(stream, data))
+        self.shell.touch(peer)
+
+    # -------------------------------------------------------------- out
+
+    def trace(self, request_id: str) -> str:
+        open_request = self.open.get(request_id)
+        return "" if open_request is None else open_request.trace
+
+    def scanning(self, work: Pass, peer: Peer) -> None:
+        """A chunk leaves a half-scanned view behind."""
+        for part in work.parts:
+            open_request = self.open.get(part.request_id)
+            if part.more and open_request is not None:
+                open_request.half.add(peer)
+
+    def failed(self, request_ids: set[str], reason: str) -> None:
+        for request_id in request_ids:
+            open_request = self.open.get(request_id)
+            if open_request is not None:
+                open_request.reasons.add(reason)
+
+    def admit(self, request_id: str, predicted_s: float, now_s: float) -> None:
+        open_request = self.open.get(request_id)
+        if open_request is not None:
+            accepted = m.Accepted(predicted_s=min(86_400.0, max(0.0, predicted_s)))
+            self.shell.say(open_request.peer, open_request.stream, accepted, now_s)
+
+    def answer(self, answer: Answer, now_s: float) -> None:
+        open_request = self.open.get(answer.request_id)
+        if open_request is None:
+            return
+        message: m.Message
+        if open_request.ended is not None:
+            message = open_request.ended
+        else:
+            message = self.shell.answers.result(answer.request_id, answer.parts, answer.late, now_s)
+        self._say_last(open_request, message, now_s)
+        self._forget(open_request, "", now_s, late=answer.late)
+
+    def refuse(self, request_id: str, error: MainspringError, now_s: float) -> None:
+        """Nothing for a request that has had its answer."""
+        open_request = self.open.get(request_id)
+        if open_request is not None:
+            if isinstance(error, WorkFailedError) and open_request.reasons == {"bad_work"}:
+                error = BadShapeError("token ids, label ids or lengths that make no sense for this model")
+            self._say_last(open_request, refused(error), now_s)
+            self._forget(open_request, error.code, now_s)
+
+    def relay(self, request_id: str, rounds: m.Rounds, now_s: float) -> None:
+        open_request = self.open.get(request_id)
+        if open_request is not None:
+            open_request.streamed = True
+            self.shell.say(open_request.peer, open_request.stream, rounds, now_s)
+
+    def lease_ended(self, request_id: str, ended: m.LeaseEnded) -> None:
+        """Kept until the core says that this was the answer; a failed lease may be opened again elsewhere."""
+        open_request = self.open.get(request_id)
+        if open_request is not None and ended.finish in ("stop", "length"):
+            open_request.ended = ended
+
+    def _say_last(self, open_request: Open, message: m.Message, now_s: float) -> None:
+        self.shell.say(open_request.peer, open_request.stream, message, now_s)
+
+    def _forget(self, open_request: Open, code: str, now_s: float, *, late: bool = False) -> None:
+        shell, request_id = self.shell, open_request.request_id
+        self.open.pop(request_id, None)
+        open_request.peer.streams.pop(open_request.stream, None)
+        shell.later(lambda: shell.payloads.release(request_id))  # what the core was told before may still send it
+        shell.answers.close(request_id)
+        shell.nodes.work.release(request_id, open_request.half, now_s)
+        shell.tally.ended(Ending(now_s, open_request.slo, now_s - open_request.arrival_s, late, code))

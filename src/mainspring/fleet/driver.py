@@ -1,0 +1,90 @@
+"""Between the shell and a transport: connections in, callbacks to the shell, one timer. Clock and timer are given.
+
+driver = Driver(shell, clock, loop.call_later)
+await transport.listen(host, port, driver.accept)
+"""
+
+import logging
+from collections.abc import Callable
+
+from mainspring.fleet.links import Peer
+from mainspring.fleet.shell import Shell
+from mainspring.wire.errors import Close
+from mainspring.wire.transport import Connection, Lost
+
+log = logging.getLogger("mainspring.fleet")
+
+CallLater = Callable[[float, Callable[[], None]], object]
+LONGEST_SLEEP_S = 60.0
+SHORTEST_SLEEP_S = 1e-6
+"""Less would not move a float of seconds on: a due time a rounding error away must not be waited for in a circle."""
+
+
+class Driver:
+    """`accept` is what a transport's `listen` is given. After `Shell` calls from elsewhere, call `arm`."""
+
+    def __init__(self, shell: Shell, clock: Callable[[], float], call_later: CallLater) -> None:
+        self.shell = shell
+        self.clock = clock
+        self._call_later = call_later
+        self._armed_s = float("inf")
+        self._timer = 0
+        self._read_s = clock()
+        self._ahead_s = 0.0
+
+    def now_s(self) -> float:
+        """The clock, going on from where it was after a step back."""
+        read_s = self.clock()
+        if read_s < self._read_s:
+            self._ahead_s += self._read_s - read_s
+        self._read_s = read_s
+        return read_s + self._ahead_s
+
+    def accept(self, connection: Connection) -> "Port":
+        peer = self.shell.accept(connection, self.now_s())
+        self.arm()
+        return Port(self, peer)
+
+    def arm(self) -> None:
+        """Timers are not taken back, since a virtual clock's can't be: one that was overtaken does nothing."""
+        now_s = self.now_s()
+        due_s = min(self.shell.next_deadline(), now_s + LONGEST_SLEEP_S)
+        if due_s < self._armed_s:
+            self._armed_s = due_s
+            self._timer += 1
+            timer = self._timer
+            self._call_later(max(SHORTEST_SLEEP_S, due_s - now_s), lambda: self._due(timer))
+
+    def _due(self, timer: int) -> None:
+        if timer == self._timer:
+            self._armed_s = float("inf")
+            self.shell.timer(self.now_s())
+            self.arm()
+
+
+class Port:
+    """`transport.Receiver` for one connection. What the shell did not expect ends this link and no other."""
+
+    def __init__(self, driver: Driver, peer: Peer) -> None:
+        self._driver = driver
+        self.peer = peer
+
+    def data_received(self, stream: int, data: bytes, end: bool) -> None:
+        self._call(lambda shell, now_s: shell.received(self.peer, stream, data, end, now_s))
+
+    def stream_reset(self, stream: int) -> None:
+        self._call(lambda shell, now_s: shell.reset(self.peer, stream, now_s))
+
+    def writable(self) -> None:
+        self._call(lambda shell, now_s: shell.writable(self.peer, now_s))
+
+    def connection_lost(self, lost: Lost) -> None:
+        self._call(lambda shell, now_s: shell.lost(self.peer, lost.close, lost.message, lost.remote, now_s))
+
+    def _call(self, do: Callable[[Shell, float], None]) -> None:
+        try:
+            do(self._driver.shell, self._driver.now_s())
+        except Exception:
+            log.exception("a fault on the link of %s %s", self.peer.role, self.peer.name)
+            self.peer.connection.close(Close.INTERNAL, "internal fault")
+        self._driver.arm()

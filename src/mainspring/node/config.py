@@ -1,0 +1,108 @@
+"""The resolved configuration of one node: a frozen record from the `[node]` section of a TOML file and from flags.
+
+Flags win. Read and validated once, printed at start; nothing reads the environment later. Errors name file and key.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from mainspring.engine.engine import DEFAULT_CACHE_BYTES
+from mainspring.errors import InputError
+from mainspring.wire.dial import Choice
+from mainspring.wire.records import Key, Name
+
+CONFIG_BYTES = 1 << 20
+
+
+class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`tls` is a folder with cert.pem, key.pem and ca.pem; the node's name stands in the certificate.
+
+    `throttle`: so many times slower than the device is, for tests and demonstrations. `null_cost`: seconds a pass, a
+    view token, a branch row of the `null` device. `state` is where measured constants are kept, empty: nowhere.
+    """
+
+    join: str
+    model: str
+    tls: str
+    device: Literal["cpu", "null"] = "cpu"
+    threads: Annotated[int, Meta(ge=1, le=4096)] | None = None
+    alias: Name | None = None
+    transport: Choice = "auto"
+    server_name: str | None = None
+    cache_mib: Annotated[int, Meta(ge=0, le=1 << 24)] = DEFAULT_CACHE_BYTES >> 20
+    throttle: Annotated[float, Meta(ge=1.0, le=1000.0)] = 1.0
+    probe_s: Annotated[float, Meta(ge=0.0, le=600.0)] = 5.0
+    probe_pass_s: Annotated[float, Meta(ge=0.0, le=600.0)] = 2.0
+    drain_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
+    state: str = "~/.cache/mainspring"
+    null_cost: tuple[float, float, float] = (2e-3, 2e-6, 1e-5)
+    labels: Annotated[dict[Key, Key], Meta(max_length=32)] = field(default_factory=dict)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.join.rpartition(":")
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+    @property
+    def state_folder(self) -> Path | None:
+        return Path(self.state).expanduser() if self.state else None
+
+    def lines(self) -> list[str]:
+        """As TOML, for the log; nothing in here is secret."""
+        values = msgspec.to_builtins(self)
+        return ["[node]", *(f"{key} = {_toml(value)}" for key, value in values.items() if value is not None)]
+
+
+def resolve(path: Path | None, flags: Mapping[str, Any]) -> NodeConfig:
+    """`flags` that are None were not given. InputError names the key at fault; paths in a file are beside it."""
+    section: dict[str, Any] = {}
+    where = "flags"
+    if path is not None:
+        section, where = _read(path), str(path)
+        for key in ("model", "tls", "state"):
+            value = section.get(key)
+            if isinstance(value, str) and value and (path.parent / value).exists():
+                section[key] = str(path.parent / value)
+    section |= {key: value for key, value in flags.items() if value is not None}
+    for key in ("join", "model", "tls"):
+        if key not in section:
+            raise InputError(f"is needed: --{key} or {key} in the [node] section of --config", param=key)
+    try:
+        config = msgspec.convert(section, NodeConfig)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error), param=f"{where} [node]") from None
+    _check(config)
+    return config
+
+
+def _check(config: NodeConfig) -> None:
+    host, _, port = config.join.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise InputError("is HOST:PORT", param="join")
+    if not all(0.0 <= term <= 60.0 for term in config.null_cost) or not any(config.null_cost):
+        raise InputError("three times from 0 to 60 seconds, not all 0", param="null_cost")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(CONFIG_BYTES + 1)
+        if len(data) > CONFIG_BYTES:
+            raise InputError(f"{path}: more than {CONFIG_BYTES:,} bytes")
+        section = tomllib.loads(data.decode()).get("node", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: {error}") from None
+    if not isinstance(section, dict):
+        raise InputError(f"{path}: [node] is one table here; [[node]] are the local nodes of a router's file")
+    return section
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml(key)} = {_toml(item)}" for key, item in value.items()) + " }"
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,123 @@
+"""What a node offers: the model key, its bundle, numerics, limits, cost.
+
+The model key is the hash of weights and bundle: nodes answer for each other only with equal keys. Hashing gigabytes
+takes seconds, so the digest of a file is remembered on disk by name, size and time of change.
+"""
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import numpy as np
+
+from mainspring.backend.protocol import Backend
+from mainspring.core.nouns import Limits
+from mainspring.errors import ModelError
+from mainspring.node.probe import Probe
+from mainspring.wire import messages as m
+from mainspring.wire.records import Numerics
+
+QUESTION_TOKENS = 1024
+PASS_PARTS = 256
+DIGESTS = 256
+CHUNK = 1 << 20
+
+
+class Offering:
+    """Made once; `offer()` says it with the cost that is known by then. ModelError without a cost."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        alias: str,
+        bundle: str,
+        packed: bytes,
+        backend: Backend,
+        limits: Limits,
+        probe: Probe,
+        labels: dict[str, str] | None = None,
+    ) -> None:
+        self.model, self.alias, self.bundle, self.packed = model, alias, bundle, packed
+        self.limits, self.probe = limits, probe
+        self._numerics, self._device = backend.numerics, backend.device
+        self._sha256 = hashlib.sha256(packed).hexdigest()
+        self._labels = labels or {}
+
+    def offer(self) -> m.Offer:
+        if self.probe.cost is None:
+            raise ModelError("no pass could be measured, so nothing can be offered")
+        return m.Offer(
+            model=self.model, alias=self.alias, bundle=self.bundle, bundle_bytes=len(self.packed),
+            bundle_sha256=self._sha256, numerics=cast(Numerics, self._numerics), cost=self.probe.cost,
+            limits=self.limits, anchors=self.probe.anchors, provisional=self.probe.provisional, device=self._device,
+            labels=self._labels,
+        )  # fmt: skip
+
+
+def limits_of(backend: Backend, cache_bytes: int, state_bytes: int) -> Limits:
+    """`state_bytes` a token: a view that is scanned in chunks has to fit the cache between them.
+
+    The model's context is shared by view and branch, so a question of usual length is left room.
+    """
+    held = backend.limits
+    view = held.context_tokens - min(QUESTION_TOKENS, held.context_tokens // 4)
+    fits = cache_bytes // max(1, state_bytes) if cache_bytes else held.pass_rows
+    return Limits(held.pass_rows, PASS_PARTS, max(1, min(view, fits)), 0, held.context_tokens)
+
+
+def state_bytes_a_token(backend: Backend) -> int:
+    """Device memory of a kept view for each of its tokens, rounded up, from a view of usual length."""
+    tokens = min(512, backend.limits.context_tokens)
+    state = backend.prefill(np.zeros(tokens, np.int64))
+    try:
+        return -(-backend.state_bytes(state) // tokens)
+    finally:
+        backend.release(state)
+
+
+def model_key(folder: Path, bundle: str, state_folder: Path | None = None) -> str:
+    """Hash of weights, config and bundle. ModelError where a file can't be read."""
+    digest = hashlib.sha256(bundle.encode())
+    known = _read_digests(state_folder)
+    try:
+        for path in sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")]):
+            digest.update(path.name.encode() + b"\0" + _digest(path, known).encode())
+    except OSError as error:
+        raise ModelError(f"{folder} can't be read: {error.strerror}") from None
+    _write_digests(state_folder, known)
+    return digest.hexdigest()
+
+
+def _digest(path: Path, known: dict[str, str]) -> str:
+    stat = path.stat()
+    place = f"{path.resolve()}\0{stat.st_size}\0{stat.st_mtime_ns}"
+    if place not in known:
+        with path.open("rb") as file:
+            digest = hashlib.sha256()
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+        known[place] = digest.hexdigest()
+    return known[place]
+
+
+def _read_digests(folder: Path | None) -> dict[str, str]:
+    if folder is None:
+        return {}
+    try:
+        return msgspec.json.decode((folder / "digests.json").read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _write_digests(folder: Path | None, known: dict[str, str]) -> None:
+    """The latest ones; where the disk takes none, the next start hashes again."""
+    if folder is None:
+        return
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / "digests.tmp"
+        temporary.write_bytes(msgspec.json.encode(dict(list(known.items())[-DIGESTS:])))
+        temporary.replace(folder / "digests.json")

@@ -1,0 +1,125 @@
+"""From a configuration to a node that can join: engine, bundle, model key, cost. Blocking: run in the device thread."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from mainspring.backend import Backend, open_backend
+from mainspring.backend.null import NullBackend
+from mainspring.backend.throttled import ThrottledBackend
+from mainspring.engine import Engine
+from mainspring.errors import ModelError, TokenizerError
+from mainspring.hub import model_folder
+from mainspring.node.config import NodeConfig
+from mainspring.node.constants import Constants, constants_key, load, save
+from mainspring.node.offering import Offering, limits_of, model_key, state_bytes_a_token
+from mainspring.node.probe import CANARY, Probe, Shape, believable
+from mainspring.node.runner import Clock, execute
+from mainspring.text.bundle import Bundle
+from mainspring.version import __version__
+
+log = logging.getLogger(__name__)
+CHECKS = (Shape(500, 1), Shape(500, 16), Shape(64, 1), Shape(64, 8))
+
+
+@dataclass
+class Opened:
+    """`key` is what measured constants are kept under."""
+
+    engine: Engine
+    offering: Offering
+    probe: Probe
+    key: str
+    kept: bool = False
+
+    def keep_constants(self, folder: Path | None) -> None:
+        """Once the answer is whole; nothing before and after."""
+        if self.kept or folder is None or self.probe.provisional or self.probe.cost is None:
+            return
+        self.kept = True
+        save(folder, Constants(self.key, self.probe.cost, self.probe.anchors))
+
+
+def open_node(config: NodeConfig, clock: Clock) -> Opened:
+    """ModelError (and what is beneath it) where the folder is at fault."""
+    folder = model_folder(config.model)
+    bundle = Bundle.load(folder)
+    backend = _backend(folder, config)
+    if bundle.tokenizer.vocab_size > backend.limits.vocab_size:
+        raise TokenizerError("the tokenizer has more ids than the weights: they do not belong together")
+    cache_bytes = config.cache_mib << 20
+    engine = Engine(backend, cache_bytes=cache_bytes)
+    limits = limits_of(backend, cache_bytes, state_bytes_a_token(backend))
+    probe = Probe(limits.context_tokens, limits.pass_tokens, limits.view_tokens, config.probe_s, config.probe_pass_s)
+    key = model_key(folder, bundle.hash, config.state_folder)
+    offering = Offering(
+        model=key, alias=config.alias or folder.resolve().name, bundle=bundle.hash, packed=bundle.pack(),
+        backend=backend, limits=limits, probe=probe, labels=config.labels,
+    )  # fmt: skip
+    kept_under = constants_key(model=key, device=backend.device, numerics=backend.numerics, build=_build())
+    opened = Opened(engine, offering, probe, kept_under)
+    if not _adopt(opened, config.state_folder, clock):
+        measure(engine, probe, clock)
+    cost = probe.cost
+    if cost is None:
+        raise ModelError("no pass could be measured on this device, so the node has nothing to offer")
+    log.info(
+        "a pass takes %.2f ms + %.2f us a view token + %.2f us a branch row%s", 1e3 * cost.c0, 1e6 * cost.c1,
+        1e6 * cost.c2, " (provisional)" if probe.provisional else "",
+    )  # fmt: skip
+    return opened
+
+
+def measure(engine: Engine, probe: Probe, clock: Clock) -> None:
+    """The first answer, within the probe's budget but for the pass that exceeds it."""
+    began_s = clock()
+    while (shape := probe.next_first(clock() - began_s)) is not None:
+        _run(engine, shape, clock, partial(probe.note, shape), probe)
+
+
+def _adopt(opened: Opened, folder: Path | None, clock: Clock) -> bool:
+    """Constants of an earlier life, if they are still true."""
+    found = None if folder is None else load(folder, opened.key)
+    if found is None:
+        return False
+    probe = opened.probe
+    measured: list[tuple[Shape, float]] = []
+    shapes = [shape for shape in CHECKS if shape.view + 64 <= probe.context_tokens and shape.view <= probe.view_tokens]
+    for shape in (CANARY, *shapes[:2]):
+        outcome = execute(opened.engine, shape.segments(opened.engine.backend.limits.vocab_size), clock)
+        if outcome.error is None:
+            measured.append((shape, outcome.seconds))
+    if len(measured) < 2 or not believable(found.cost, measured[1:]):
+        log.warning("cost constants of an earlier start are off by more than they may be: measuring again")
+        return False
+    probe.adopt(found.cost, found.anchors)
+    opened.kept = True
+    return True
+
+
+def _run(engine: Engine, shape: Shape, clock: Clock, note: Callable[[float], None], probe: Probe) -> None:
+    outcome = execute(engine, shape.segments(engine.backend.limits.vocab_size), clock)
+    if outcome.error is None:
+        note(outcome.seconds)
+    else:
+        log.warning("a pass of %d view tokens and %d branches failed: %s", shape.view, shape.branches,
+                    type(outcome.error).__name__)  # fmt: skip
+        probe.failed(shape)
+
+
+def _backend(folder: Path, config: NodeConfig) -> Backend:
+    backend = open_backend(folder, config.device, threads=config.threads)
+    if isinstance(backend, NullBackend):
+        backend.cost_seconds = config.null_cost
+    return backend if config.throttle == 1.0 else ThrottledBackend(backend, config.throttle)
+
+
+def _build() -> str:
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = "none"
+    return f"{__version__} torch {torch}"

@@ -1,0 +1,329 @@
+"""What a node decides, without a socket, a thread or a clock: decoded messages and times in, messages and jobs out.
+
+    scheduler.joined(epoch, now_s) ... scheduler.work(stream, work, age_s, now_s) -> what to say
+    turn = scheduler.next(now_s)                  # what to say, and a job where the device is free
+    scheduler.finished(job, outcome, now_s)       # what to say
+
+The order of work is `core.agenda`'s. One job at a time; what can't begin in its window is refused as late as soon as
+that is certain, never run; every pass taken is answered once, or its link was lost. What an earlier link asked for is
+never reported on a later one: jobs carry the link they came by.
+"""
+
+from dataclasses import dataclass, field
+
+from mainspring.backend.protocol import Limits
+from mainspring.core.agenda import Agenda, ComeLate, RunPass
+from mainspring.engine import Segment
+from mainspring.errors import InputError
+from mainspring.node.health import Health
+from mainspring.node.outcome import Outcome
+from mainspring.node.probe import CANARY, Probe, Shape
+from mainspring.node.translate import (
+    check_segments,
+    joined,
+    message_of,
+    nbytes,
+    not_finite,
+    pass_of,
+    reason_of,
+    segments_of,
+)
+from mainspring.node.views import Claim, ViewMissingError, Views
+from mainspring.wire import messages as m
+
+WAITING_PASSES = 256
+WAITING_BYTES = 256 << 20
+NO_GENERATION = "this node does not generate"
+
+
+@dataclass(frozen=True)
+class Say:
+    """`message` is to go out on `stream` of the link with that serial number, if it is still there."""
+
+    link: int
+    stream: int
+    message: m.Message
+
+
+@dataclass
+class PassJob:
+    """A pass from receipt to its answer."""
+
+    link: int
+    stream: int
+    work: m.Work
+    claim: Claim
+    segments: list[Segment]
+    arrived_s: float
+    nbytes: int
+    began_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class ProbeJob:
+    """A measurement in idle time; `canary`: only to see that the device still answers."""
+
+    shape: Shape
+    segments: list[Segment]
+    canary: bool = False
+
+
+Job = PassJob | ProbeJob
+
+
+@dataclass
+class Turn:
+    says: list[Say] = field(default_factory=list)
+    job: Job | None = None
+
+
+class Scheduler:
+    """`limits` are the backend's. `running` is the job that the device is at."""
+
+    def __init__(self, name: str, limits: Limits, views: Views, probe: Probe, health: Health) -> None:
+        self.name = name
+        self.views = views
+        self.probe = probe
+        self.health = health
+        self.running: Job | None = None
+        self.draining_by_s: float | None = None
+        self._limits = limits
+        self._agenda = Agenda()
+        self._jobs: dict[int, PassJob] = {}
+        self._tickets = 0
+        self._bytes = 0
+        self._link = 0
+        self._free_s = 0.0
+
+    # ------------------------------------------------------ links
+
+    def joined(self, now_s: float) -> int:
+        """A link was welcomed; its serial number here. What an earlier one left waiting is forgotten, and that its
+        router wanted us to leave."""
+        self.lost(self._link, now_s)
+        self._link += 1
+        self.draining_by_s = None
+        self.health.draining = False
+        return self._link
+
+    def lost(self, link: int, now_s: float) -> None:
+        """Passes not begun are forgotten, the one that runs ends unheard; what it keeps stays."""
+        if link != self._link:
+            return
+        self._link += 1  # nothing more is said on the old one
+        for work in self._agenda.clear():
+            self._give_up(self._jobs.pop(work.id), now_s)
+        self.views.forget_halves()
+
+    # ------------------------------------------------------ what the router says
+
+    def work(self, stream: int, work: m.Work, age_s: float, now_s: float) -> list[Say]:
+        """A pass in its turn; `age_s`: how long ago it left the router, as far as is known."""
+        within_s = work.start_within_s - age_s
+        if within_s < 0.0:
+            return [self._refuse(stream, work, "late", "came too late")]
+        if any(part.lease for part in work.parts):
+            return [self._refuse(stream, work, "bad_work", NO_GENERATION)]
+        size = nbytes(work)
+        if len(self._jobs) >= WAITING_PASSES or self._bytes + size > WAITING_BYTES:
+            full = f"at most {WAITING_PASSES} passes and {WAITING_BYTES >> 20} MiB wait here"
+            return [self._refuse(stream, work, "out_of_memory", full)]
+        try:
+            claim = self.views.claim(work.parts, now_s)
+        except ViewMissingError as missing:
+            return [self._refuse(stream, work, "view_missing", str(missing), missing.keys)]
+        segments = segments_of(work.parts, claim.places)
+        job = PassJob(self._link, stream, work, claim, segments, now_s, size)
+        try:
+            check_segments(self._limits, segments)
+        except InputError as error:
+            self.views.settle(claim, now_s, failed=range(len(work.parts)))
+            return [self._refuse(stream, work, "bad_work", message_of(error))]
+        self._tickets += 1
+        self._jobs[self._tickets] = job
+        self._bytes += size
+        self._agenda.add(pass_of(self._tickets, self.name, work, within_s), now_s)
+        return []
+
+    def lease(self, stream: int, _lease: m.OpenLease) -> list[Say]:
+        """Slots are offered by nodes that generate: `agenda.open` and `begin` are where theirs would go."""
+        ended = m.LeaseEnded(tokens=0, finish="failed", reason="bad_work", message=NO_GENERATION)
+        return [Say(self._link, stream, ended)]
+
+    def cancel(self, stream: int, now_s: float) -> list[Say]:
+        """Nothing where it runs already: its answer comes."""
+        for ticket, job in self._jobs.items():
+            if job.stream == stream and self._agenda.drop(ticket):
+                del self._jobs[ticket]
+                self._give_up(job, now_s)
+                return self._failed(job, "cancelled")
+        return []
+
+    def release(self, request: str) -> None:
+        self.views.release(request)
+
+    def drain(self, within_s: float, now_s: float) -> None:
+        """Run what is held as far as it goes in `within_s`, refuse the rest."""
+        by_s = now_s + within_s
+        self.draining_by_s = by_s if self.draining_by_s is None else min(by_s, self.draining_by_s)
+        self.health.draining = True
+
+    # ------------------------------------------------------ the device
+
+    def next(self, now_s: float) -> Turn:
+        """What is late by now, and the next job if the device is free."""
+        turn = Turn([say for work in self._agenda.late(now_s) for say in self._late(work.id, now_s)])
+        self.views.expire(now_s)
+        while self.running is None:
+            step = self._agenda.next(now_s)
+            if isinstance(step, ComeLate):
+                turn.says += self._late(step.work.id, now_s)
+            elif isinstance(step, RunPass):
+                self._begin(step.work.id, step.work.predicted_s, turn, now_s)
+            else:  # a round would come here, on a node that generates
+                turn.job = self.running = self._idle_job(now_s)
+                break
+        self.health.waiting, self.health.running = self._agenda.waiting, self.running is not None
+        return turn
+
+    def finished(self, job: Job, outcome: Outcome, now_s: float) -> list[Say]:
+        """The device is free again; the one answer of a pass, unless its link is gone."""
+        self.running = None
+        self._free_s = now_s
+        if isinstance(job, ProbeJob):
+            self._probed(job, outcome, now_s)
+            return []
+        if outcome.error is not None:
+            return self._broke(job, outcome, now_s)
+        return self._answered(job, outcome, now_s)
+
+    # ------------------------------------------------------ when to look again
+
+    def deadline_s(self) -> float:
+        """`next` then, if nothing happens before."""
+        due_s = min(self._agenda.deadline_s(), self.views.expiry_s())
+        if self.running is None and self.draining_by_s is None:
+            due_s = min(due_s, self._free_s + self.probe.due_s(), self.health.canary_s(self._free_s))
+        return due_s + 1e-6  # a sum and a difference of floats may disagree by less
+
+    @property
+    def busy(self) -> bool:
+        """A pass runs or waits."""
+        return isinstance(self.running, PassJob) or bool(self._jobs)
+
+    @property
+    def changed(self) -> bool:
+        """Keys came or went that no answer of a pass will tell: while one runs, its own answer does."""
+        return self.views.store.changed and not isinstance(self.running, PassJob)
+
+    # ------------------------------------------------------ within
+
+    def _begin(self, ticket: int, predicted_s: float, turn: Turn, now_s: float) -> None:
+        job = self._jobs.pop(ticket)
+        self._bytes -= job.nbytes
+        if self.draining_by_s is not None and now_s + predicted_s > self.draining_by_s:
+            self.views.settle(job.claim, now_s, failed=range(len(job.segments)))
+            turn.says += self._failed(job, "draining")
+            return
+        job.began_s = now_s
+        turn.job = self.running = job
+        turn.says += self._say(job, m.Started(fence=job.work.fence))
+
+    def _idle_job(self, now_s: float) -> ProbeJob | None:
+        if self.draining_by_s is not None:
+            return None
+        shape = self.probe.next_idle(now_s - self._free_s)
+        if shape is not None:
+            return ProbeJob(shape, shape.segments(self._limits.vocab_size))
+        if now_s >= self.health.canary_s(self._free_s):
+            return ProbeJob(CANARY, CANARY.segments(self._limits.vocab_size), canary=True)
+        return None
+
+    def _probed(self, job: ProbeJob, outcome: Outcome, now_s: float) -> None:
+        well = outcome.error is None and not not_finite(outcome.logits)
+        self.health.ended(now_s, well=well, is_pass=False)
+        if job.canary:
+            return
+        if outcome.error is None:
+            self.probe.note(job.shape, outcome.seconds)
+        else:
+            self.probe.failed(job.shape)
+
+    def _answered(self, job: PassJob, outcome: Outcome, now_s: float) -> list[Say]:
+        poisoned = not_finite(outcome.logits)
+        failed = sorted({*poisoned, *outcome.unkept})
+        self.views.settle(job.claim, now_s, failed=failed)
+        self.views.distrust(job.claim, poisoned)
+        self.health.ended(now_s, well=not poisoned)
+        if not failed:
+            return self._done(job, outcome)
+        reason: m.FailReason = "not_finite" if poisoned else "out_of_memory"
+        return self._failed(
+            job, reason, failed=tuple(failed) if len(failed) < len(job.work.parts) else (),
+            logits=joined(outcome.logits, failed), measured_s=outcome.seconds,
+            message="the model's answer is not finite" if poisoned else "no room to keep a view that is half scanned",
+        )  # fmt: skip
+
+    def _broke(self, job: PassJob, outcome: Outcome, now_s: float) -> list[Say]:
+        assert outcome.error is not None  # noqa: S101 - the caller looked
+        reason = reason_of(outcome.error)
+        self.views.settle(job.claim, now_s, failed=range(len(job.segments)))
+        if reason == "out_of_memory":
+            self.views.store.clear()
+        blameless = reason in ("view_missing", "bad_work")
+        self.health.ended(now_s, well=blameless)
+        missing = self.views.names(outcome.missing) if reason == "view_missing" else ()
+        return self._failed(job, reason, measured_s=outcome.seconds, message=message_of(outcome.error), missing=missing)
+
+    def _late(self, ticket: int, now_s: float) -> list[Say]:
+        job = self._jobs.pop(ticket)
+        self._give_up(job, now_s)
+        return self._failed(job, "late")
+
+    def _give_up(self, job: PassJob, now_s: float) -> None:
+        self._bytes -= job.nbytes
+        self.views.settle(job.claim, now_s, failed=range(len(job.segments)))
+
+    def _say(self, job: PassJob, message: m.Message) -> list[Say]:
+        return [Say(job.link, job.stream, message)]
+
+    def _done(self, job: PassJob, outcome: Outcome) -> list[Say]:
+        if job.link != self._link:
+            return []
+        gained, dropped = self.views.changes()
+        return self._say(job, m.Done(
+            fence=job.work.fence, measured_s=outcome.seconds, logits=joined(outcome.logits),
+            waited_s=max(0.0, job.began_s - job.arrived_s), gained=gained, dropped=dropped,
+        ))  # fmt: skip
+
+    def _failed(
+        self,
+        job: PassJob,
+        reason: m.FailReason,
+        *,
+        failed: tuple[int, ...] = (),
+        logits: bytes = b"",
+        measured_s: float = 0.0,
+        message: str = "",
+        missing: tuple[str, ...] = (),
+    ) -> list[Say]:
+        self.health.refused(reason)
+        if job.link != self._link:  # the changes are for whoever listens now
+            return []
+        gained, dropped = self.views.changes()
+        return self._say(job, m.Failed(
+            fence=job.work.fence, reason=reason, failed=failed, logits=logits, measured_s=measured_s, gained=gained,
+            dropped=tuple(dict.fromkeys((*dropped, *missing))), message=message,
+        ))  # fmt: skip
+
+    def _refuse(
+        self,
+        stream: int,
+        work: m.Work,
+        reason: m.FailReason,
+        message: str,
+        dropped: tuple[str, ...] = (),
+    ) -> Say:
+        """At receipt: nothing was taken, all parts go back together."""
+        self.health.refused(reason)
+        return Say(self._link, stream, m.Failed(fence=work.fence, reason=reason, message=message, dropped=dropped))

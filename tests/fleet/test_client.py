@@ -1,0 +1,185 @@
+"""`FleetClient` on a real loop: results, typed refusals, cancelling, streams, bundles, reconnecting."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from mainspring.core.cost import Cost
+from mainspring.fleet.bundles import BundleCache
+from mainspring.fleet.client import FleetClient
+from mainspring.fleet.errors import BundleError, LinkLostError, RequestRefusedError
+from mainspring.fleet.shell import Settings
+from mainspring.wire import messages as m
+from mainspring.wire.link import Rules
+from support.fleet import BUNDLE, Node, expected, generation, submit
+from support.loop import Hub, LoopFleet
+
+Body = Callable[[FleetClient, Hub, Node], Awaitable[None]]
+
+
+def play(body: Body, *, cost: Cost | None = None, settings: Settings | None = None, **client: object) -> None:
+    """`body` with one client, one router and one virtual node."""
+
+    async def scene() -> None:
+        hub = Hub(settings)
+        node = Node(LoopFleet(hub), "ant", cost=cost or Cost(0.002, 1e-6, 1e-6), back=0.05)  # type: ignore[arg-type]
+        dial = hub.dialer("client", "gate")
+        async with FleetClient(dial, "hub", 1, name="gate", chance=lambda: 0.1, **client) as fleet:  # type: ignore[arg-type]
+            await until(lambda: bool(hub.shell.models.offers))
+            await body(fleet, hub, node)
+        await asyncio.sleep(0.01)
+        assert not hub.shell.clients.open
+        assert hub.shell.payloads.held_bytes == 0
+        assert not hub.shell.tally.counts.get("faults")
+        node.kill()
+
+    asyncio.run(asyncio.wait_for(scene(), 30.0))
+
+
+async def until(what: Callable[[], bool], within_s: float = 10.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not what():
+            await asyncio.sleep(0.005)
+
+
+def test_many_scores_at_once_get_their_own_answers() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        asked = [submit(100 + i, 3, seed=i, slo="batch") for i in range(40)]
+        predicted: list[float] = []
+        results = await asyncio.gather(*(fleet.score(each, predicted.append) for each in asked))
+        assert [result.logits for result in results] == [expected(each) for each in asked]
+        assert len(predicted) == 40
+
+    play(body)
+
+
+def test_a_refusal_is_a_typed_error() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        with pytest.raises(RequestRefusedError) as caught:
+            await fleet.score(submit(model="nobody's"))
+        assert (caught.value.code, caught.value.status, caught.value.param) == ("unknown_model", 404, "model")
+
+    play(body)
+
+
+def test_a_cancelled_task_cancels_its_request() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        tasks = [asyncio.create_task(fleet.score(submit(seed=i, slo="batch"))) for i in range(6)]
+        await until(lambda: len(hub.shell.clients.open) == 6)
+        for task in tasks[1:]:
+            task.cancel()
+        await until(lambda: len(hub.shell.clients.open) <= 1)
+        assert (await tasks[0]).logits == expected(submit(seed=0))
+        assert hub.shell.core.counters.cancelled == 5
+
+    play(body, cost=Cost(0.2, 1e-6, 1e-6))
+
+
+def test_a_generation_streams_and_leaving_it_cancels_it() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        got = [message async for message in fleet.generate(generation(20, 35))]
+        assert isinstance(got[-1], m.LeaseEnded)
+        tokens = b"".join(each.tokens for each in got if isinstance(each, m.Rounds))
+        assert m.u32(tokens).tolist() == list(range(35))
+        async with aclosing(fleet.generate(generation(20, 10_000))) as stream:
+            async for _ in stream:
+                break
+        await until(lambda: not node.leases and not hub.shell.clients.open)
+
+    play(body)
+
+
+def test_bundles_are_checked_shared_and_kept(tmp_path: Path) -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        status = await fleet.status()
+        name = status.models[0].bundle
+        first, second = await asyncio.gather(fleet.bundle(name), fleet.bundle(name))
+        assert first == second == BUNDLE
+        hub.down = True
+        hub.restart()
+        assert await fleet.bundle(name) == BUNDLE, "from the cache"
+        again = BundleCache(tmp_path)
+        assert again.get(name) == BUNDLE
+        [path] = tmp_path.glob("*.bundle")
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        assert BundleCache(tmp_path).get(name) is None, "damaged"
+        assert not path.exists()
+
+    play(body, bundles=BundleCache(tmp_path))
+
+
+def test_a_bundle_nobody_has_is_an_error_and_a_wrong_one_is_not_kept() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        with pytest.raises(BundleError, match="nobody"):
+            await fleet.bundle("unheard-of")
+
+    play(body)
+    cache = BundleCache()
+    with pytest.raises(BundleError, match="differ"):
+        cache.put("a", b"abc", size=3, sha256=hashlib.sha256(b"abd").hexdigest())
+    with pytest.raises(BundleError, match="67,108,864"):
+        cache.put("a", bytes((64 << 20) + 1), size=(64 << 20) + 1, sha256="")
+    assert cache.get("a") is None
+    assert BundleCache(cap_bytes=10).held_bytes == 0
+
+
+def test_the_least_used_bundle_goes_first(tmp_path: Path) -> None:
+    cache = BundleCache(tmp_path, cap_bytes=250)
+    for name in "abc":
+        data = name.encode() * 100
+        cache.put(name, data, size=100, sha256=hashlib.sha256(data).hexdigest())
+        cache.get("a")
+    assert (cache.held_bytes, cache._data.keys()) == (200, {"a", "c"})
+
+
+def test_a_lost_link_fails_what_was_open_and_comes_back() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        task = asyncio.create_task(fleet.score(submit(seed=1, slo="batch")))
+        await until(lambda: bool(hub.shell.clients.open))
+        hub.restart()
+        with pytest.raises(LinkLostError, match="before the answer"):
+            await task
+        await until(lambda: bool(hub.shell.models.offers))
+        assert (await fleet.score(submit(seed=2))).logits == expected(submit(seed=2))
+
+    play(body, cost=Cost(0.3, 1e-6, 1e-6))
+
+
+def test_without_a_router_asking_ends_in_time_and_says_why() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        hub.down = True
+        hub.restart()
+        await until(lambda: not fleet.connected)
+        with pytest.raises(LinkLostError, match=r"within 0\.2 s: "):
+            await fleet.score(submit())
+
+    play(body, connect_s=0.2)
+
+
+def test_more_open_requests_than_the_router_allows_are_refused_here() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        tasks = [asyncio.create_task(fleet.score(submit(seed=i, slo="batch"))) for i in range(12)]
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        refused = [each for each in done if isinstance(each, RequestRefusedError)]
+        assert {(each.code, each.status) for each in refused} == {("too_many_open", 429)}
+        assert len(refused) == 12 - 8
+
+    play(body, settings=Settings(rules=Rules(streams=8)))
+
+
+def test_a_closed_client_answers_nothing() -> None:
+    async def scene() -> None:
+        hub = Hub()
+        fleet = FleetClient(hub.dialer("client", "gate"), "hub", 1, name="gate")
+        with pytest.raises(LinkLostError, match="not open"):
+            await fleet.status()
+        async with fleet:
+            await fleet.status()
+        with pytest.raises(LinkLostError, match="not open"):
+            await fleet.status()
+
+    asyncio.run(scene())
