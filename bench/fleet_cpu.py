@@ -68,9 +68,11 @@ class Cell:
                             "--threads", "1", *extra)  # fmt: skip
             self.fleet = FleetClient.of(client, "127.0.0.1", port, connect_s=START_S)
             self.call(self.fleet.__aenter__())
-            self.call(self._settled())
-            yield self
-            self.call(self.fleet.__aexit__())
+            try:
+                self.call(self._settled())
+                yield self
+            finally:
+                self.call(self.fleet.__aexit__())
         finally:
             for process in self.processes:
                 process.send_signal(signal.SIGTERM)

@@ -10,6 +10,7 @@ import pytest
 from mainspring.core.actions import Admit, Refuse
 from mainspring.core.nouns import DEFAULT_CLASSES, NodeSpec, Request, SloClass
 from mainspring.core.promises import MAX_RETRY_S, Promises
+from mainspring.simulate.record import Outcome
 from router_rig import FAST, SLOW, Desk, generate, node, play, score
 
 FLEETS = {
@@ -108,6 +109,32 @@ def test_promises_follow_each_other_at_the_pace_of_the_fleet(fleet: str, shape: 
     pace = (times[-1] - times[0]) / (len(times) - 1)
     work = FAST.c1 * view + FAST.c2 * 64 * branches
     assert work / len(nodes) <= pace <= 1.05 * work / len(nodes)
+
+
+def line_of(seconds: float, slo: str, *extra: tuple[float, Request]) -> Entries:
+    """A line of so many seconds of usual work on one node, then somebody else."""
+    count = int(seconds / FAST.seconds(8000, 256))
+    usual = [(START_S + i * 1e-6, score(f"u{i:03}", slo, view=8000, branches=4)) for i in range(count)]
+    return rush(0, (1, 1), 1) + usual + list(extra)
+
+
+def test_a_full_line_turns_away_what_costs_more_a_token() -> None:
+    """Equal work, equal place: at 8.5 s of 10 the one that costs half more a token comes back, at an honest time."""
+    dear, cheap = {"view": 3000, "branches": 60}, {"view": 10_000, "branches": 6}
+    assert FAST.seconds(3000, 3840) == pytest.approx(FAST.seconds(10_000, 384), abs=0.002)
+
+    def ask(shape: dict[str, int], seconds: float, after: float = 0.1, slo: str = "standard") -> Outcome:
+        probe = (START_S + after, score("probe", slo, **shape))  # type: ignore[arg-type]
+        return play(line_of(seconds, slo, probe), FLEETS["one"])[0]["probe"]
+
+    assert ask(cheap, 8.5).admitted
+    refused = ask(dear, 8.5)
+    assert refused.code == "contention"
+    assert refused.retry_after_s is not None
+    assert ask(dear, 8.5, 0.1 + refused.retry_after_s).admitted
+    assert not ask(dear, 8.5, 0.1 + refused.retry_after_s / 2.0).admitted
+    assert ask(dear, 4.0).admitted
+    assert ask(dear, 0.6, 0.001, slo="interactive").admitted, "the top class answers for its own target alone"
 
 
 def test_promises_reserve_nothing() -> None:

@@ -132,3 +132,14 @@ def test_two_outliers_that_agree_are_not_yet_a_change_and_the_errors_kept_are_bo
     assert abs(fit.cost.seconds(2000, 64) / before - 1.0) < 0.01
     assert fit.suspects == 2
     assert fit.verdict().samples <= 256
+
+
+def test_a_change_of_regime_moves_the_anchors_too() -> None:
+    """Passes of one shape after the change say nothing of other shapes: the anchors do, and must have slowed alike."""
+    true = Cost(0.004, 1e-5, 2e-5)
+    anchors = tuple((v, r, 0, true.seconds(v, r)) for v in (200, 1000, 4000, 12_000) for r in (8, 64, 512, 2048))
+    model = CostFit(true, anchors)
+    for _ in range(40):
+        model.observe(2000, 100, 0, 3.0 * true.seconds(2000, 100))
+    assert model.cost.seconds(12_000, 8) == pytest.approx(3.0 * true.seconds(12_000, 8), rel=0.02)
+    assert model.cost.seconds(200, 2048) == pytest.approx(3.0 * true.seconds(200, 2048), rel=0.02)

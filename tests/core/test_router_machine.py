@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mainspring.core.actions import Action, Admit, Answer, CloseLease, DropPass, OpenLease, Refuse, RejectNode, SendPass
+from mainspring.core.admission import stretched
 from mainspring.core.events import (
     Cancel,
     Event,
@@ -43,6 +44,7 @@ class RouterMachine(RuleBasedStateMachine):
         self.held: dict[str, list[Pass]] = {}
         self.started: set[int] = set()
         self.leases: dict[str, str] = {}
+        self.attempts: dict[str, int] = {}
         self.state: dict[str, str] = {}
         self.requests: dict[str, Request] = {}
 
@@ -70,6 +72,7 @@ class RouterMachine(RuleBasedStateMachine):
             self.held[action.node_id] = [w for w in self.held[action.node_id] if w.id != action.pass_id]
         elif isinstance(action, OpenLease):
             self.leases[action.lease.request_id] = action.lease.node_id
+            self.attempts[action.lease.request_id] = action.lease.attempt
         elif isinstance(action, CloseLease):
             self.leases.pop(action.request_id, None)
         else:
@@ -166,7 +169,8 @@ class RouterMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def drain(self, data: st.DataObject) -> None:
         if len(self.router.state.nodes) > 2:
-            self.tell(NodeDraining(data.draw(st.sampled_from(sorted(self.router.state.nodes)))))
+            name = data.draw(st.sampled_from(sorted(self.router.state.nodes)))
+            self.tell(NodeDraining(name, self.specs[name].epoch))
 
     def busy(self) -> list[str]:
         return [name for name, passes in sorted(self.held.items()) if passes]
@@ -199,13 +203,13 @@ class RouterMachine(RuleBasedStateMachine):
     def stream(self, data: st.DataObject, step: str) -> None:
         request_id = data.draw(st.sampled_from(sorted(self.leases)))
         name = self.leases[request_id]
-        epoch = self.specs[name].epoch
+        epoch, attempt = self.specs[name].epoch, self.attempts[request_id]
         if step == "start":
-            self.tell(LeaseStarted(name, epoch, request_id))
+            self.tell(LeaseStarted(name, epoch, request_id, attempt))
         elif step == "progress":
-            self.tell(LeaseProgress(name, epoch, request_id, 10))
+            self.tell(LeaseProgress(name, epoch, request_id, 10, attempt))
         else:
-            self.tell(LeaseEnded(name, epoch, request_id, 20, step == "fail"))
+            self.tell(LeaseEnded(name, epoch, request_id, 20, step == "fail", attempt=attempt))
             self.leases.pop(request_id, None)
 
     @rule(wait=st.sampled_from([0.0, 0.001, 0.02, 0.3, 2.0, 20.0]))
@@ -289,6 +293,8 @@ class RouterMachine(RuleBasedStateMachine):
                             continue
                         c0, c1, c2, _ = usable[0].coef
                         own = c0 + c1 * request.view_tokens + c2 * shard.rows
+                        if own > usable[0].above[shard.job.slo.priority]:  # not begun where its chunks may end late
+                            own = stretched(usable[0], shard.job, own) * usable[0].fit.sure_ratio
                         assert self.now + own + 2 * usable[0].net_s > shard.job.due_s, "nobody else can run it"
 
     def teardown(self) -> None:
@@ -305,7 +311,8 @@ class RouterMachine(RuleBasedStateMachine):
                     self.tell(WorkDone(work.node_id, work.epoch, work.id, work.predicted_s))
             for request_id, name in sorted(self.leases.items()):
                 self.leases.pop(request_id, None)
-                self.tell(LeaseEnded(name, self.specs[name].epoch, request_id, 20))
+                attempt = self.attempts[request_id]
+                self.tell(LeaseEnded(name, self.specs[name].epoch, request_id, 20, attempt=attempt))
             when = self.router.next_deadline()
             if not busy and when is not None:
                 self.now = max(self.now, when)

@@ -264,7 +264,7 @@ def test_a_prompt_on_a_silent_node_is_given_to_another_and_the_slot_let_go() -> 
     desk.tell(LeaseEnded("x", 0, "g", 100))
     assert not desk.answered()
     desk.finish(on(desk, "y")[0])
-    desk.tell(LeaseEnded("y", 0, "g", 100))
+    desk.tell(LeaseEnded("y", 0, "g", 100, attempt=1))
     assert desk.answered() == ["g"]
 
 

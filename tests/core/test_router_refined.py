@@ -8,7 +8,7 @@ from mainspring.core.actions import Refuse
 from mainspring.core.cost import Cost, CostFit
 from mainspring.core.events import NodeRefined, WorkFailed
 from mainspring.core.nouns import Limits
-from mainspring.core.recovery import MAX_FAILURES, MAX_MISSES
+from mainspring.core.recovery import MAX_FAILURES, MAX_LATES
 from router_rig import FAST, SLOW, Desk, measured, node, score
 
 
@@ -79,7 +79,7 @@ def test_whoever_misses_a_view_that_was_never_there_is_blamed() -> None:
 def test_a_cache_that_thrashes_does_not_hold_a_request_for_ever() -> None:
     desk = Desk(node())
     desk.submit(score("r", "batch", view=2000, view_key="a"), 1.0)
-    for tries in range(MAX_FAILURES * MAX_MISSES * 2 + 2):
+    for tries in range(MAX_LATES + MAX_FAILURES + 2):
         if desk.refused():
             break
         desk.tell(refined(gained=(("a", 2000),)))

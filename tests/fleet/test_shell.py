@@ -278,7 +278,7 @@ def test_a_draining_node_finishes_and_gets_no_more() -> None:
 def test_bundles_are_fetched_once_and_handed_to_clients() -> None:
     fleet, [node, _], client = up({}, {})
     data = node.bundle
-    [model] = _status(fleet, client).models
+    [model] = client.status().models
     stream = client.open(m.FetchBundle(bundle=model.bundle))
     nothing = client.open(m.FetchBundle(bundle="unheard-of"))
     fleet.run(1.0)
@@ -293,7 +293,7 @@ def test_status_tells_the_truth() -> None:
     fleet, [node], client = up({"cost": Cost(0.2, 1e-5, 1e-5), "device": "toaster"})
     streams = [client.open(submit(seed=i, slo="batch")) for i in range(5)]
     fleet.run(0.1)
-    status = _status(fleet, client)
+    status = client.status()
     [state] = status.nodes
     assert (state.name, state.state, state.device, state.transport) == ("ant0", "busy", "toaster", "memory")
     assert status.models[0].aliases == ("tiny",)
@@ -302,7 +302,7 @@ def test_status_tells_the_truth() -> None:
     fleet.run(5.0)
     for stream in streams:
         client.result(stream)
-    status = _status(fleet, client)
+    status = client.status()
     assert status.nodes[0].state == "ready"
     batch = next(each for each in status.classes if each.name == "batch")
     assert batch.answered == 5
@@ -310,17 +310,9 @@ def test_status_tells_the_truth() -> None:
     assert len(status.passes) >= 1
     node.kill()
     fleet.run(4.0)
-    assert _status(fleet, client).nodes[0].state == "late"
+    assert client.status().nodes[0].state == "late"
     fleet.run(4.0)
-    assert not _status(fleet, client).nodes
-
-
-def _status(fleet: Fleet, client: Client) -> m.Status:
-    stream = client.open(m.AskStatus(passes=10))
-    fleet.run(0.05)
-    end = client.ends[stream]
-    assert isinstance(end, m.Status)
-    return end
+    assert not client.status().nodes
 
 
 def test_logits_are_little_endian_floats() -> None:
@@ -330,3 +322,47 @@ def test_logits_are_little_endian_floats() -> None:
     values = m.f32(client.result(stream).logits)
     assert values.shape == (6,)
     assert np.isfinite(values).all()
+
+
+def test_passes_that_do_not_fit_in_a_frame_together_are_sent_apart() -> None:
+    """Two requests of three million labels each: 12 MB and 12 MB, a frame has 16 MiB."""
+    fleet, [node], client = up({"cost": Cost(0.3, 1e-6, 1e-6)})
+    first = client.open(submit(slo="batch"))
+    fleet.run(0.01)
+    big = [
+        m.Submit(
+            request=f"b{i}", model="tiny", slo="batch", view_tokens=words(*range(10 + i)),
+            branch_lengths=words(*[1] * 3000), branch_tokens=words(*range(3000)), label_counts=words(*[1000] * 3000),
+            label_ids=np.tile(np.arange(1000, dtype="<u4"), 3000).tobytes(),
+        )
+        for i in range(2)
+    ]  # fmt: skip
+    node.hashes = False
+    streams = [client.open(each) for each in big]
+    fleet.run(20.0)
+    assert isinstance(client.ends[first], m.Result)
+    for stream in streams:
+        end = client.ends[stream]
+        assert isinstance(end, m.Result)
+        assert len(end.logits) == 12_000_000
+    fleet.empty()
+
+
+def test_work_is_held_back_from_a_connection_that_is_full() -> None:
+    """A pass of 4.8 MB waits in the network; the next one is not put behind it, and goes when the first is through."""
+    limits = Limits(pass_tokens=2_000_000, view_tokens=2_000_000)
+    fleet, [node], client = up({"limits": limits, "cost": Cost(0.05, 1e-8, 1e-8)})
+    node.network.cut()
+    big = client.open(submit(1_200_000, 2, slo="batch"))
+    fleet.run(0.01)
+    small = client.open(submit(100, 2, seed=2, slo="batch"))
+    fleet.run(0.1)
+    peer = fleet.shell.book.nodes["ant0"]
+    assert len(peer.held_back) == 1
+    assert len(peer.streams) == 1
+    node.network.heal()
+    fleet.run(10.0)
+    client.result(big)
+    client.result(small)
+    assert not peer.held_back
+    fleet.empty()

@@ -39,10 +39,11 @@ class Asked:
 
 
 class NodeMachine(RuleBasedStateMachine):
-    @initialize(views=st.integers(0, 3), cost=st.sampled_from([0.0, 0.01, 0.3]))
-    def begin(self, views: int, cost: float) -> None:
+    @initialize(views=st.integers(0, 3), cost=st.sampled_from([0.0, 0.01, 0.3]), before_s=st.sampled_from([0.0, 0.01]))
+    def begin(self, views: int, cost: float, before_s: float) -> None:
         self.backend = null_backend((cost, 1e-6, 1e-6))
         self.rig = NodeRig(self.backend, cache_bytes=views * VIEW * 4096).join()
+        self.rig.worker.before_s = before_s
         self.asked: dict[int, Asked] = {}
         self.shards: list[Shard] = []
         self.count = 0
@@ -91,6 +92,15 @@ class NodeMachine(RuleBasedStateMachine):
         """A router that believes the view is here."""
         key = f"k{name}"
         self.send(Asked([(view_of(name), branches)]), part(self.request(), (), branches, view_from=VIEW, prefix=key))
+
+    @rule(name=NAMES, branches=BRANCHES, begin=st.booleans())
+    def prefixed(self, name: int, branches: list[list[int]], begin: bool) -> None:
+        """A view that goes on from a kept beginning of itself."""
+        view, at = view_of(name), VIEW // 2
+        if begin:
+            self.send(Asked([(view[:at], [])]), part(self.request(), view[:at], (), view_key=f"p{name}"))
+        piece = part(self.request(), view[at:], branches, view_from=at, prefix=f"p{name}", view_key=f"k{name}")
+        self.send(Asked([(view, branches)]), piece)
 
     @rule(name=NAMES, keyed=st.booleans())
     def chunked(self, name: int, keyed: bool) -> None:

@@ -147,8 +147,31 @@ def test_a_chunk_whose_past_failed_is_a_missing_view() -> None:
     rig.run(5.0)
     assert rig.failed(late).reason == "late"
     assert rig.failed(orphan).reason == "view_missing"
+    assert rig.scheduler.views.half_scanned == 0
     assert np.array_equal(logits(rig.done(again)), expected(range(1, 51), ((5, 6), (7,))))
     assert rig.engine.store.held == 0
+
+
+def test_a_chunk_that_breaks_takes_its_shard_with_it() -> None:
+    rig = NodeRig().join()
+    rig.send(part(view=range(1, 21), branches=(), more=True))
+    rig.run(0.5)
+    rig.engine.backend.score_pass = lambda _work: (_ for _ in ()).throw(RuntimeError("device lost"))
+    broken = rig.send(part(view=range(21, 41), branches=(), view_from=20, more=True))
+    rig.run(0.5)
+    assert rig.failed(broken).reason == "engine"
+    assert rig.scheduler.views.half_scanned == len(rig.engine.store) == rig.engine.store.held == 0
+
+
+def test_a_prefix_stays_where_it_is_when_a_view_goes_on_from_it() -> None:
+    rig = NodeRig().join()
+    rig.send(part("a", view=range(1, 31), branches=(), view_key="prefix"))
+    ends = [list(range(31, 51)), list(range(60, 80))]
+    streams = [rig.send(part("b", view=end, view_from=30, prefix="prefix")) for end in ends]
+    rig.run(1.0)
+    for stream, end in zip(streams, ends, strict=True):
+        assert np.array_equal(logits(rig.done(stream)), expected([*range(1, 31), *end], ((5, 6), (7,))))
+    assert rig.engine.store.listing() == [(b"vprefix", 30)]
 
 
 def test_half_scanned_views_go_with_release_or_after_a_minute() -> None:

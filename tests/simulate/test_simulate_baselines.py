@@ -1,12 +1,19 @@
 """Each baseline reproduces a qualitative result of its publication before it is compared with."""
 
+import pytest
+
 from mainspring.core.cost import Cost
+from mainspring.core.events import NodeJoined, Submit, WorkDone
 from mainspring.core.nouns import Limits, SloClass
-from mainspring.simulate.compare import POLICIES
+from mainspring.simulate.compare import POLICIES, play
+from mainspring.simulate.policies.base import Waiting
+from mainspring.simulate.policies.clockwork import Clockwork
+from mainspring.simulate.policies.deferred import Deferred
 from mainspring.simulate.record import Summary
 from mainspring.simulate.scenarios import SCENARIOS, images, plan
 from mainspring.simulate.simulation import NodePlan, Simulation, Workload
 from mainspring.simulate.workload import ClosedLoop, Shape, poisson
+from router_rig import score
 
 IMAGE = Shape(name="p", slo="image", view_tokens=1, branches=(1, 1), rows=1)
 
@@ -53,6 +60,37 @@ def test_deferred_dispatch_uses_few_devices() -> None:
     simulation.run(2.0)
     busy = sorted((node.busy_s for node in simulation.nodes.values()), reverse=True)
     assert busy[0] > 0.6 * sum(busy), "few full, not all half-full"
+
+
+def test_what_was_published_sees_batch_sizes_and_neither_tokens_nor_caches() -> None:
+    """Clockwork: the p99 of the last ten of its application, size and worker. Symphony: a line in the batch size."""
+    classes = (SloClass("standard", 1, 1.0, 10.0),)
+    spec = plan("n", Cost(0.004, 1e-5, 2e-5), 1, keys=(("hot", 9000),)).spec
+    name = ("m", "standard")
+    clockwork, deferred = Clockwork(classes), Deferred(classes)
+    for policy in (clockwork, deferred):
+        policy.handle(NodeJoined(spec), 0.0)
+        worker = policy.workers["n"]
+        for index, (view, key) in enumerate(((1000, ""), (3000, ""), (9000, "hot"))):
+            policy.handle(Submit(score(f"r{index}", "standard", view=view, view_key=key)), 0.0)
+        small, hot = (Waiting(score("s", "standard", view=v, view_key=k), classes[0], 0.0, 9)
+                      for v, k in ((1000, ""), (9000, "hot")))  # fmt: skip
+        assert policy.predict(worker, [small]) == policy.predict(worker, [hot])
+        assert worker.seconds([hot]) < worker.seconds([small]), "the informed ones know better"
+        steps = [policy.profile(worker, name, size + 1) - policy.profile(worker, name, size) for size in (1, 2, 7)]
+        assert steps == pytest.approx([steps[0]] * 3)
+    worker, item = clockwork.workers["n"], Waiting(score("x", "standard"), classes[0], 0.0, 10)
+    for measured in [9.0] + [0.1 + 0.01 * step for step in range(10)]:
+        clockwork.measured(worker, WorkDone("n", 0, 1, measured), [item])
+    assert clockwork.estimate(worker, name, 1) == pytest.approx(0.19), "the eleventh is forgotten"
+    assert clockwork.estimate(worker, name, 2) == clockwork.profile(worker, name, 2), "each size for itself"
+
+
+def test_our_costs_make_the_published_schedulers_better_where_sizes_differ() -> None:
+    """The ablation, on mixed hardware: a profile by batch size cannot tell a short request from a long one."""
+    mixed = next(scenario for scenario in SCENARIOS if scenario.name == "mixed-hardware")
+    for policy in ("clockwork", "deferred"):
+        assert play(mixed, policy + "+costs", 1, 1.0).goodput > play(mixed, policy, 1, 1.0).goodput
 
 
 def test_shortest_first_beats_fifo_in_the_mean_and_ageing_bounds_the_worst() -> None:

@@ -38,9 +38,17 @@ class VirtualWorker:
     slower: float = 1.0
     cost: Cost | None = None
     """Where the device's own seconds are real ones, which no test wants: those of the shape by this."""
+    before_s: float = 0.0
+    """How long a job lies in the worker before it touches anything."""
 
     def start(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None:
         self.ran.append(segments)
+        if self.before_s:
+            self.world.call_later(self.before_s, lambda: self._run(segments, done))
+        else:
+            self._run(segments, done)
+
+    def _run(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None:
         outcome = execute(self.engine, segments, lambda: 0.0)
         if self.cost is not None:
             view, rows = sum(len(s.tokens) for s in segments), sum(s.rows for s in segments)

@@ -14,7 +14,7 @@ def command() -> None:
     """Run the real router on virtual nodes: scenarios, traces, a whole day, comparisons, plans.
 
     \b
-    mainspring simulate compare --quick            six policies, seventeen scenarios
+    mainspring simulate compare --quick            eight policies, seventeen scenarios
     mainspring simulate run --scenario day --plot day.png
     mainspring simulate plan fleet.toml            how many of which node, at what cost
     """

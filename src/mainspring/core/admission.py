@@ -10,7 +10,7 @@ from math import sqrt
 from mainspring.core.forecast import Supply, cap_s, drained_s, lot_s, supply
 from mainspring.core.jobs import FOREVER, Job
 from mainspring.core.nodestate import NodeState
-from mainspring.core.nouns import NO_WORK, Work
+from mainspring.core.nouns import NO_WORK, Work, pairs
 from mainspring.core.promises import MAX_RETRY_S
 from mainspring.core.refusals import ContentionError, DeadlineError, NoNodeError, RefusedError, UnknownModelError
 from mainspring.core.sharding import cut
@@ -22,6 +22,8 @@ TAIL = 2.0
 1.5 none of 50,000; the rest is for noise."""
 SHARE = 0.15
 """... but at most this share of the time the line takes: a short line has no time to degrade."""
+DEAREST = 0.5
+"""Share of its target that a request which costs more a token than its class leaves free, at most."""
 RETRY_MARGIN = 1.005
 """Promise a little later than the forecast: a client that comes a hair early is refused again. Beside this share, a
 half of a fixed cost (the forecast counts passes in fractions) and a thirtieth of the request's own work."""
@@ -94,15 +96,16 @@ def place_in_line(state: State, model: ModelState, have: Supply, job: Job, now_s
     jumps = last is not None and shard.key < last
     ahead = model.ahead(job.slo.priority, shard.key if jumps else None)
     finish = finish_s(model, have, job, ahead, now_s)
+    latest = job.due_s - dear_s(model, have, job, ahead)
     if jumps:
         delay = drained_s(have, job.work, now_s) - drained_s(have, NO_WORK, now_s)
         if delay == FOREVER or delay > queue.slack_after(shard.key):
             ahead = model.ahead(job.slo.priority, None)
             finish = finish_s(model, have, job, ahead, now_s)
             to_end(job, last or shard.key)
-        elif finish <= job.due_s:
+        elif finish <= latest:
             queue.delay_after(shard.key, delay)
-    if finish > job.due_s:
+    if finish > latest:
         raise refusal(state, model, have, job, ahead, finish, now_s)
     slack = job.due_s - finish if job.due_s < FOREVER else FOREVER
     for piece in job.shards:
@@ -141,6 +144,28 @@ def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: floa
         total = (ahead[0] + own_work[0], ahead[1] + own_work[1], ahead[2] + own_work[2], ahead[3] + own_work[3])
         best = max(best, drained_s(have, total, now_s, target))
     return best
+
+
+def dear_s(model: ModelState, have: Supply, job: Job, ahead: Work) -> float:
+    """How much sooner than its target it must finish, for what it costs above a typical request of its class a token.
+
+    Where a line has to turn somebody away, tokens answered in time are most if those are turned away that cost most a
+    token: x % dearer needs x % of the target to spare. Nothing where nobody waits, so no capacity is kept idle for it,
+    and nothing in the top class, which is refused for its own target alone.
+    """
+    target, typical = job.slo.target_s, model.typical.get(job.slo.name)
+    if not ahead[0] or target is None or typical is None or job.request.is_lease or not have:
+        return 0.0
+    if job.slo.priority == model.priorities[0]:
+        return 0.0
+    _, c1, c2, c3 = min((node for node, _ in have), key=lambda node: node.coef[1]).coef
+    view, rows = job.request.view_tokens, job.rows
+    scan = 0 if model.holders.get(job.request.view_key) else view
+    mine = (c1 * scan + c2 * rows + c3 * pairs(view - scan, view, rows)) / (view + rows)
+    usual = (c1 * typical[0] + c2 * typical[1] + c3 * typical[0] * (typical[0] / 2.0 + typical[1])) / sum(typical)
+    if mine <= usual or usual <= 0.0:
+        return 0.0
+    return target * min(DEAREST, mine / usual - 1.0)
 
 
 def ahead_s(node: NodeState, ahead: Work) -> float:
@@ -236,20 +261,21 @@ def ripe_s(model: ModelState, have: Supply, job: Job, ahead: Work, finish: float
     falls by more than a second a second; three steps of a contraction by `SHARE` find where it crosses."""
     target = job.slo.target_s or 0.0
     promised = finish - finish_s(model, have, job, ahead, now_s)
-    ripe = finish - target
+    spare = dear_s(model, have, job, ahead)
+    ripe = finish - target + spare
     for _ in range(3):
         then = max(now_s, ripe - promised)
-        ripe = finish_s(model, have, job, ahead, now_s, then) + promised - target
-    return max(now_s, settled_s(have, ahead, target, ripe - promised)) + promised
+        ripe = finish_s(model, have, job, ahead, now_s, then) + promised - target + spare
+    return max(now_s, settled_s(have, ahead, job, ripe - promised)) + promised
 
 
-def settled_s(have: Supply, ahead: Work, target: float, ripe: float) -> float:
+def settled_s(have: Supply, ahead: Work, job: Job, ripe: float) -> float:
     """Sooner by what the forecast will have shrunk: it counts lots, but nodes that come free take whole capped passes.
     It shrinks when they do, so not before the last of them."""
-    credit = 0.0
+    credit, target = 0.0, job.slo.target_s or 0.0
     last = -FOREVER
     for node, _ in have:
-        cap = cap_s(node, target)
+        cap = min(cap_s(node, target), node.caps[job.slo.priority])
         if node.held and node.end_s <= ripe and ahead_s(node, ahead) > cap * len(have):
             count = 1.0 + (ripe - node.end_s) / cap
             credit += count * node.coef[0] * max(0.0, cap / lot_s(node, target) - 1.0)

@@ -9,7 +9,7 @@ their rows.
 from itertools import islice
 from math import hypot
 
-from mainspring.core.admission import has_slot
+from mainspring.core.admission import has_slot, stretched
 from mainspring.core.jobs import FOREVER, Shard
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import Part, pairs
@@ -61,7 +61,7 @@ class Draft:
         self.seconds = node.coef[0]
         self.cap_s = node.cap_s
         self.due_s = FOREVER
-        self.top_limit_s = FOREVER
+        self.top_limit_s = (1.0 + JOIN) * node.coef[0]
         self.priority = -1
         self.solo = False
         self.lease = False
@@ -85,10 +85,14 @@ class Draft:
         seconds = self.seconds + c1 * scan + c2 * shard.rows + c3 * more_pairs
         fits = self.view + self.rows + scan + shard.rows <= limits.pass_tokens
         if not self.members:
-            if self.start_s + seconds + node.net_s > shard.job.due_s:
+            long = not fits or seconds > node.above[shard.job.slo.priority] * 1.0001
+            takes = seconds
+            if long and not shard.pin:  # once begun it goes on while it can; begun too late it is work for nothing
+                takes = stretched(node, shard.job, seconds) * node.fit.sure_ratio
+            if self.start_s + takes + node.net_s > shard.job.due_s:
                 return False
             self.cap_s = node.caps[shard.job.slo.priority]
-            if not fits or seconds > node.above[shard.job.slo.priority] * 1.0001:
+            if long:
                 return self._chunk(shard, cached, prefix)
         elif not (fits and seconds <= self.cap_s and self._keeps(shard, seconds)):
             return False
@@ -115,6 +119,10 @@ class Draft:
     ) -> None:
         if share:
             self.shares.append(len(self.parts))
+        priority = shard.job.slo.priority
+        if priority >= self.priority:  # what lower ones added before stays counted against them
+            self.priority = priority
+            self.top_limit_s += seconds - self.seconds
         self.members.append(shard)
         self.parts.append(part)
         self.view += scan
@@ -124,10 +132,6 @@ class Draft:
         self.due_s = min(self.due_s, shard.job.due_s)
         self.solo = self.solo or shard.solo
         self.lease = self.lease or (shard.job.request.is_lease and shard.job.lease_node is None)
-        priority = shard.job.slo.priority
-        if priority >= self.priority:
-            self.priority = priority
-            self.top_limit_s = seconds + JOIN * self.node.coef[0]
         if part.view_key and part.view_to == shard.job.request.view_tokens:
             self.views.add(part.view_key)
 
@@ -217,5 +221,6 @@ def pull_sharers(model: ModelState, draft: Draft, shard: Shard, taken: set[Shard
     if not key or key not in draft.views:
         return
     for other in islice(model.waiting.get(key, ()), SCAN):
-        if other not in taken and other.job.slo.priority >= shard.job.slo.priority and draft.add(other):
+        level = other.job.slo.priority
+        if other not in taken and shard.job.slo.priority <= level <= draft.priority and draft.add(other):
             taken.add(other)

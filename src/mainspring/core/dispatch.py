@@ -130,7 +130,9 @@ def open_leases(node: NodeState, draft: Draft) -> list[Action]:
             continue
         if job.lease_node is None:
             job.lease_node = node.id
-            lease = Lease(job.request.id, node.id, job.request.view_tokens, job.request.max_tokens, job.slo.token_s)
+            lease = Lease(job.request.id, node.id, job.request.view_tokens, job.request.max_tokens, job.slo.token_s,
+                          job.attempts)  # fmt: skip
+            job.attempts += 1
             node.leases[job.request.id] = LeaseState(lease, shard)
         if part.opens_lease:
             actions.append(OpenLease(node.leases[job.request.id].lease))

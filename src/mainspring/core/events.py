@@ -10,6 +10,9 @@ from mainspring.core.nouns import Limits, NodeSpec, Request
 
 Keys = tuple[tuple[str, int], ...]
 
+PROGRESS_TOKENS = 32
+"""A node reports a stream's progress at least so often."""
+
 
 class Submit(Struct, frozen=True):
     request: Request
@@ -34,6 +37,7 @@ class NodeLeft(Struct, frozen=True):
 
 class NodeDraining(Struct, frozen=True):
     node_id: str
+    epoch: int = 0
 
 
 class NodeRefined(Struct, frozen=True):
@@ -92,13 +96,17 @@ class LeaseStarted(Struct, frozen=True):
     node_id: str
     epoch: int
     request_id: str
+    attempt: int = 0
 
 
 class LeaseProgress(Struct, frozen=True):
+    """Every `PROGRESS_TOKENS` at least; a stream not heard of for several times that long is lost."""
+
     node_id: str
     epoch: int
     request_id: str
     tokens: int
+    attempt: int = 0
 
 
 class LeaseEnded(Struct, frozen=True):
@@ -108,6 +116,7 @@ class LeaseEnded(Struct, frozen=True):
     tokens: int
     failed: bool = False
     gained: Keys = ()
+    attempt: int = 0
 
 
 class Timer(Struct, frozen=True):

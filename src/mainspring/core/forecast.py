@@ -17,14 +17,24 @@ Supply = list[tuple[NodeState, float]]
 """Nodes that answer, each with the moment it could start new work."""
 
 
+SPEAKS_S = 1.0
+"""How long a node that is late and has been given up is taken to stay silent yet, where there is no other."""
+
+
 def supply(nodes: Iterable[NodeState], now_s: float) -> Supply:
-    """A late node's clock is pinned: it has none to give."""
+    """A late node's clock is pinned: it has none to give. Where all are late, each is taken to speak when its work
+    would be given up: who can wait for that is not turned away, and the others are told when to ask again."""
     have: Supply = []
+    late: Supply = []
     for node in nodes:
         if not node.late:
             begin, soonest = node.end_s, now_s + node.net_s
             have.append((node, (begin if begin > soonest else soonest) + node.pinned_s))
-    return have
+        else:
+            held = node.held[0] if node.held else None
+            given_up = held.abandon_s if held and not held.abandoned else 0.0
+            late.append((node, max(given_up, node.end_s, now_s + SPEAKS_S) + node.pinned_s))
+    return have or late
 
 
 def cap_s(node: NodeState, target_s: float) -> float:

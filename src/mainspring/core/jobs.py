@@ -18,7 +18,7 @@ class Shard:
     result, `work` what the queue has counted.
     """
 
-    __slots__ = ("acked", "deaths", "done", "failures", "flight", "hi", "index", "job", "key", "lo", "misses", "pin",
+    __slots__ = ("acked", "deaths", "done", "failures", "flight", "hi", "index", "job", "key", "lates", "lo", "pin",
                  "queued", "rows", "scanned", "silences", "slack_s", "solo", "work")  # fmt: skip
 
     def __init__(self, job: "Job", index: int, lo: int, hi: int, seq: int) -> None:
@@ -36,7 +36,7 @@ class Shard:
         self.solo = False
         self.deaths = 0
         self.failures = 0
-        self.misses = 0
+        self.lates = 0
         self.silences = 0
         self.slack_s = FOREVER
         self.work: Work = self.measure()
@@ -72,8 +72,8 @@ class Shard:
 class Job:
     """`due_s` is when it counts as missed (infinite where nothing binds); `order_s` is its place in the queue."""
 
-    __slots__ = ("arrival_s", "closed", "due_s", "hard_s", "lease_node", "longest", "numerics", "open", "order_s",
-                 "parts", "request", "rows", "shards", "slo", "started")  # fmt: skip
+    __slots__ = ("arrival_s", "attempts", "closed", "due_s", "hard_s", "lease_node", "longest", "numerics", "open",
+                 "order_s", "parts", "request", "rows", "shards", "slo", "started")  # fmt: skip
 
     def __init__(self, request: Request, slo: SloClass, now_s: float) -> None:
         self.request = request
@@ -89,6 +89,7 @@ class Job:
         self.open = 0
         self.closed = False
         self.started = False
+        self.attempts = 0
         self.numerics: str | None = None
         self.lease_node: str | None = None
         self.parts: dict[int, list[tuple[int, int]]] = {}

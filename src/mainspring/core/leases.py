@@ -1,14 +1,21 @@
 """Generation slots after their prompt: first token, progress, end.
 
 Admission promised time to first token and a rate, never a finish; a lease that failed before its first token is retried
-from its place in the queue, one that failed later is told so.
+from its place in the queue, one that failed later is told so. Nobody waits for ever for a stream: one not heard of for
+five times as long as its reports may be apart is taken for lost, and a node that said nothing else meanwhile is late.
 """
 
 from mainspring.core.actions import Action, Answer
-from mainspring.core.events import LeaseEnded, LeaseProgress, LeaseStarted
-from mainspring.core.nodestate import NodeState
+from mainspring.core.agenda import DEFAULT_GAP_S
+from mainspring.core.dispatch import feed
+from mainspring.core.events import PROGRESS_TOKENS, LeaseEnded, LeaseProgress, LeaseStarted
+from mainspring.core.nodestate import LeaseState, NodeState
+from mainspring.core.nouns import Lease
 from mainspring.core.recovery import close, lose_lease
 from mainspring.core.state import State
+
+SILENT_REPORTS = 5
+LEAST_SILENCE_S = 10.0
 
 
 def on_event(
@@ -19,12 +26,14 @@ def on_event(
     if isinstance(event, LeaseStarted):
         lease.live = True
         lease.since_s = now_s
+        listen(state, lease, now_s)
         if not job.started and now_s > job.due_s:
             state.counters.answered_late += 1
         job.started = True
         return []
     lease.tokens = max(lease.tokens, min(event.tokens, lease.lease.max_tokens))
     if isinstance(event, LeaseProgress):
+        listen(state, lease, now_s)
         return []
     for key, tokens in event.gained:
         state.gain(node, key, tokens, pending=False)
@@ -33,7 +42,32 @@ def on_event(
     else:
         state.counters.answered += 1
         actions = [*close(state, job), Answer(job.request.id, (), False)]
-    node.leases.pop(event.request_id, None)
-    state.recap(node)
-    state.touch_device(node)
     return actions
+
+
+def silence_s(lease: Lease) -> float:
+    gap = DEFAULT_GAP_S if lease.token_s is None else lease.token_s
+    return max(LEAST_SILENCE_S, SILENT_REPORTS * PROGRESS_TOKENS * gap)
+
+
+def listen(state: State, lease: LeaseState, now_s: float) -> None:
+    """It was heard of, or its prompt is in and it is next: one timer a stream, re-armed when it rings too soon."""
+    lease.heard_s = now_s
+    if not lease.timed:
+        lease.timed = True
+        state.at(now_s + silence_s(lease.lease), "stream", lease)
+
+
+def on_silence(state: State, lease: LeaseState, now_s: float) -> list[Action]:
+    """A stream's timer. The slot is let go; a node that was silent altogether attracts nothing until it speaks."""
+    node = state.nodes.get(lease.lease.node_id)
+    if node is None or node.leases.get(lease.lease.request_id) is not lease:
+        return []
+    until = lease.heard_s + silence_s(lease.lease)
+    if now_s < until - 1e-9:
+        state.at(until, "stream", lease)
+        return []
+    if node.heard_s <= lease.heard_s:
+        node.late = True
+        state.models[node.model].hungry.pop(node.id, None)
+    return [*lose_lease(state, lease.shard), *feed(state, state.models[node.model], now_s)]

@@ -14,13 +14,14 @@ GRACE_S = 0.010
 
 
 class LeaseState:
-    __slots__ = ("lease", "live", "shard", "since_s", "tokens")
+    __slots__ = ("heard_s", "lease", "live", "shard", "since_s", "timed", "tokens")
 
     def __init__(self, lease: Lease, shard: Shard) -> None:
         self.lease = lease
         self.shard = shard
         self.live = False
-        self.since_s = 0.0
+        self.since_s = self.heard_s = 0.0
+        self.timed = False
         self.tokens = 0
 
 
@@ -35,6 +36,7 @@ class NodeState:
         "epoch",
         "factor",
         "fit",
+        "heard_s",
         "held",
         "id",
         "keys",
@@ -69,6 +71,7 @@ class NodeState:
         self.peers: list[NodeState] = []
         self.draining = False
         self.late = False
+        self.heard_s = 0.0
         self.wake_s = FOREVER
         self.end_s = 0.0
         self.cap_s = FOREVER

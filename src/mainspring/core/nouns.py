@@ -173,13 +173,15 @@ class Pass(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """A generation slot. `token_s` None: no rate promised."""
+    """A generation slot. `token_s` None: no rate promised. `attempt` counts the slots this request has had before:
+    reports carry it, so what is said of an earlier one is not believed of this."""
 
     request_id: str
     node_id: str
     prompt_tokens: int
     max_tokens: int
     token_s: float | None
+    attempt: int = 0
 
 
 def pairs(view_from: int, view_to: int, rows: int) -> int:

@@ -20,8 +20,8 @@ from mainspring.core.state import State
 from mainspring.errors import MainspringError
 
 MAX_FAILURES = 3
-MAX_MISSES = 8
-"""Each so many checkpoints that a shard finds gone count as one failure: a cache may thrash, not hold it for ever."""
+MAX_LATES = 16
+"""Times a shard may come back unstarted, or find its view gone, before each further one counts as a failure."""
 ABANDON_S = 1.0
 """Least further silence before a late node's passes are given to others; at least twice the pass's own time."""
 SECOND_S = 10.0
@@ -106,15 +106,16 @@ def requeue(state: State, shard: Shard, *, solo: bool = False) -> list[Action]:
 
 
 def on_failed(state: State, node: NodeState, held: Held, event: WorkFailed) -> list[Action]:
-    """Failed parts go back, each to be tried alone; late ones and those whose view is gone go back unblamed. The other
-    parts count as done."""
+    """Failed parts go back, each to be tried alone; late ones and those whose view is gone go back unblamed, but not
+    for ever: a node whose clock is broken could say so of everything it is sent. The other parts count as done."""
     actions: list[Action] = []
     for index in event.failed or range(len(held.members)):
         shard = held.members[index]
-        late = event.late or (event.view_missing and missed(state, node, shard, held.parts[index]))
+        late = event.late or (event.view_missing and missed(state, node, held.parts[index]))
         if held.pass_id not in shard.flight or shard.job.closed or shard.done:
             continue
-        if not late:
+        shard.lates += int(late)
+        if not late or shard.lates > MAX_LATES:
             shard.failures += 1
         if shard.failures >= MAX_FAILURES:
             actions += refuse(state, shard.job, WorkFailedError("a node failed this shard too often"))
@@ -123,15 +124,14 @@ def on_failed(state: State, node: NodeState, held: Held, event: WorkFailed) -> l
     return actions
 
 
-def missed(state: State, node: NodeState, shard: Shard, part: Part) -> bool:
+def missed(state: State, node: NodeState, part: Part) -> bool:
     """Whether a view can be gone at all; then the node is no longer believed to hold it."""
     if not part.view_from:
         return False
     for key in (part.prefix, part.view_key):
         if key:
             state.drop(node, key, pending=False)
-    shard.misses += 1
-    return shard.misses % MAX_MISSES > 0
+    return True
 
 
 def on_left(state: State, node: NodeState, crashed: bool) -> list[Action]:
@@ -209,8 +209,8 @@ def waiting_pins(state: State, shard: Shard) -> list[Shard]:
 def on_abandoned_model(state: State, name: str) -> list[Action]:
     """Nobody came back in time: requests that wait for what is gone get their answer. One look at the queue, half a
     minute after a node left that no other can stand in for."""
-    model = state.models[name]
-    if state.now_s < model.empty_s + NO_NODE_GRACE_S - 1e-9:
+    model = state.models.get(name)
+    if model is None or state.now_s < model.empty_s + NO_NODE_GRACE_S - 1e-9:
         return []
     jobs = {shard.job.request.id: shard.job for queue in model.queues.values() for shard in queue.scan()}
     actions: list[Action] = []

@@ -9,6 +9,7 @@ from mainspring.core.cost import usable
 from mainspring.core.dispatch import watch
 from mainspring.core.events import WorkDone, WorkFailed
 from mainspring.core.jobs import Held, Job, Shard
+from mainspring.core.leases import listen
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import Part
 from mainspring.core.recovery import close, forget, requeue
@@ -80,7 +81,12 @@ def finish(state: State, job: Job, shard: Shard, now_s: float) -> list[Action]:
     shard.done = True
     shard.pin = None
     job.open -= 1
-    if job.open or job.request.is_lease:
+    if job.request.is_lease:
+        node = state.nodes.get(job.lease_node or "")
+        if node is not None and job.request.id in node.leases:
+            listen(state, node.leases[job.request.id], now_s)
+        return []
+    if job.open:
         return []
     late = now_s > job.due_s
     state.counters.answered += 1

@@ -35,7 +35,7 @@ from mainspring.core.events import (
     WorkStarted,
 )
 from mainspring.core.jobs import FOREVER, Held, Job
-from mainspring.core.nodestate import NodeState
+from mainspring.core.nodestate import LeaseState, NodeState
 from mainspring.core.nouns import DEFAULT_CLASSES, SloClass
 from mainspring.core.refine import refine
 from mainspring.core.refusals import BadNodeError, BadShapeError
@@ -129,8 +129,8 @@ class Router:
         except MainspringError as error:
             state.counters.rejected += 1
             return [RejectNode(spec.id, error)]
-        if old is not None:
-            actions += recovery.on_left(state, old, crashed=False)
+        if old is not None:  # a new life before the end of the old one was noticed: it died of something
+            actions += recovery.on_left(state, old, crashed=True)
         state.add_node(node)
         actions += offer(state, node, now_s)
         return actions if old is None else actions + feed(state, state.models[old.model], now_s)
@@ -143,9 +143,8 @@ class Router:
         return actions + feed(self.state, self.state.models[node.model], now_s)
 
     def _draining(self, event: NodeDraining, now_s: float) -> list[Action]:
-        node = self.state.nodes.get(event.node_id)
+        node = self._node(event.node_id, event.epoch)
         if node is None:
-            self.state.counters.stale += 1
             return []
         node.draining = True
         self.state.models[node.model].hungry.pop(node.id, None)
@@ -195,9 +194,12 @@ class Router:
 
     def _lease(self, event: LeaseStarted | LeaseProgress | LeaseEnded, now_s: float) -> list[Action]:
         node = self._node(event.node_id, event.epoch)
-        if node is None or event.request_id not in node.leases:
-            self.state.counters.stale += 1
+        if node is None:
             return []
+        lease = node.leases.get(event.request_id)
+        if lease is None or lease.lease.attempt != event.attempt:
+            self.state.counters.stale += 1
+            return offer(self.state, node, now_s)  # it may have been taken for silent
         actions = leases.on_event(self.state, node, event, now_s)
         return actions + offer(self.state, node, now_s) if isinstance(event, LeaseEnded) else actions
 
@@ -213,6 +215,8 @@ class Router:
                 actions += recovery.on_overdue(state, subject, now_s)
             elif kind == "expiry" and isinstance(subject, Job):
                 actions += recovery.on_expiry(state, subject, now_s)
+            elif isinstance(subject, LeaseState):
+                actions += leases.on_silence(state, subject, now_s)
             elif isinstance(subject, str):
                 actions += recovery.on_abandoned_model(state, subject)
         return actions
@@ -222,6 +226,9 @@ class Router:
         if node is None or node.epoch != epoch:
             self.state.counters.stale += 1
             return None
+        node.heard_s = self.state.now_s
+        if not node.held:
+            node.late = False  # it speaks; with work held only word of that work counts
         return node
 
     def _work(self, node_id: str, epoch: int, pass_id: int) -> tuple[NodeState | None, Held | None]:

@@ -21,6 +21,8 @@ HEARD_TARGETS = 8.0
 LONGEST_PASS_S = 60.0
 LEAST_LEFT = 0.1
 SHARE_OUT_S = 0.1
+MAX_MODELS = 256
+"""Models remembered at least; beyond, those without nodes and queue are forgotten, the longest empty first."""
 DEAD_TIMERS = 256
 """Timers of settled jobs kept before the heap is looked through."""
 MAX_KEYS = 65_536
@@ -193,8 +195,18 @@ class State:
 
     def model(self, name: str) -> ModelState:
         if name not in self.models:
+            self.forget_models()
             self.models[name] = ModelState(sorted({slo.priority for slo in self.classes.values()}, reverse=True))
         return self.models[name]
+
+    def forget_models(self) -> None:
+        """Room for one more: nodes that offer ever new model keys must not fill the memory."""
+        if len(self.models) < MAX_MODELS:
+            return
+        empty = [name for name, model in self.models.items() if not model.nodes and not model.queued()]
+        empty.sort(key=lambda name: self.models[name].empty_s)
+        for name in empty[: len(self.models) - MAX_MODELS + 1]:
+            del self.models[name]
 
     def add_node(self, node: NodeState) -> None:
         model = self.model(node.model)

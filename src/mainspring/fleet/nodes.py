@@ -44,7 +44,7 @@ class NodeDesk:
         elif isinstance(message, m.Drain):
             peer.draining = True
             if peer.serving:
-                self.shell.tell(ev.NodeDraining(peer.name))
+                self.shell.tell(ev.NodeDraining(peer.name, peer.epoch))
 
     def left(self, peer: Peer, closed: Closed, now_s: float) -> None:
         """The core gives its work to others; whether what ran is suspect is the book's judgement."""

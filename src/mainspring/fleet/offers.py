@@ -83,7 +83,7 @@ class OfferDesk:
         peer.serving = True
         shell.tell(ev.NodeJoined(spec))
         if peer.draining:
-            shell.tell(ev.NodeDraining(peer.name))
+            shell.tell(ev.NodeDraining(peer.name, peer.epoch))
         log.info("node %s serves %s (%s, %s)", peer.name, offer.alias, offer.numerics, offer.device)
 
     def reject(self, name: str, error: MainspringError, now_s: float) -> None:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("mainspring.fleet")
 
 FRAME_ROOM = 64 << 10
-PROGRESS_TOKENS = 32
-"""The core hears of a lease's tokens in steps of so many."""
 UNBLAMED = frozenset({"late", "draining"})
 
 
@@ -52,6 +50,7 @@ class LeaseStream:
     request_id: str
     peer: Peer
     stream: int
+    attempt: int = 0
     tokens: int = 0
     told: int = 0
     cancelled: bool = False
@@ -71,7 +70,7 @@ class WorkDesk:
         if peer is None:  # its `NodeLeft` is on its way to the core, which then gives this work to others
             return
         parts, attempt = self.shell.payloads.parts(work)
-        size = sum(len(p.view_tokens) + len(p.branch_tokens) + 3 * len(p.label_ids) + 512 for p in parts)
+        size = sum(map(wire_bytes, parts))
         if size > m.Work.cap - FRAME_ROOM:
             log.error("pass %d of %d bytes does not fit in a frame", work.id, size)
             self.shell.tell(ev.WorkFailed(work.node_id, work.epoch, work.id))
@@ -164,7 +163,7 @@ class WorkDesk:
         shell.clients.failed({work.parts[index].request_id for index in {*failed, *bad}}, reason)
         if reason == "draining" and not peer.draining:
             peer.draining = True
-            shell.tell(ev.NodeDraining(peer.name))
+            shell.tell(ev.NodeDraining(peer.name, peer.epoch))
         shell.tell(
             ev.WorkFailed(
                 peer.name, peer.epoch, work.id, late=reason in UNBLAMED and not bad,
@@ -190,7 +189,9 @@ class WorkDesk:
             token_s=lease.token_s, sampling=open_request.sampling or m.Sampling(), trace=open_request.trace,
         )  # fmt: skip
         stream = peer.link.open(message, now_s)
-        peer.streams[stream] = self.leases[lease.request_id] = LeaseStream(lease.request_id, peer, stream)
+        peer.streams[stream] = self.leases[lease.request_id] = LeaseStream(
+            lease.request_id, peer, stream, lease.attempt
+        )
         self.shell.touch(peer)
 
     def close_lease(self, request_id: str, now_s: float) -> None:
@@ -205,20 +206,30 @@ class WorkDesk:
             return
         if isinstance(message, m.Rounds):
             if lease.tokens == 0:
-                self.shell.tell(ev.LeaseStarted(name, peer.epoch, lease.request_id))
+                self.shell.tell(ev.LeaseStarted(name, peer.epoch, lease.request_id, lease.attempt))
             lease.tokens += len(message.tokens) // 4
-            if lease.tokens - lease.told >= PROGRESS_TOKENS:
+            if lease.tokens - lease.told >= ev.PROGRESS_TOKENS:
                 lease.told = lease.tokens
-                self.shell.tell(ev.LeaseProgress(name, peer.epoch, lease.request_id, lease.tokens))
+                self.shell.tell(ev.LeaseProgress(name, peer.epoch, lease.request_id, lease.tokens, lease.attempt))
             self.shell.clients.relay(lease.request_id, message, now_s)
         elif isinstance(message, m.LeaseEnded):
             del self.leases[lease.request_id]
             failed = message.finish in ("failed", "cancelled")  # what we cancel is not in `leases` any more
             self.shell.clients.lease_ended(lease.request_id, message)
-            self.shell.tell(ev.LeaseEnded(name, peer.epoch, lease.request_id, lease.tokens, failed, message.gained))
+            self.shell.tell(
+                ev.LeaseEnded(
+                    name, peer.epoch, lease.request_id, lease.tokens, failed, message.gained, lease.attempt
+                )
+            )  # fmt: skip
 
     def release(self, request_id: str, peers: set[Peer], now_s: float) -> None:
         """The request is settled: half-scanned views of it may go."""
         for peer in peers:
             if not peer.closed:
                 self.shell.say(peer, CONTROL, m.Release(request=request_id), now_s)
+
+
+def wire_bytes(part: m.Part) -> int:
+    """On the wire, within a few bytes above."""
+    arrays = (part.view_tokens, part.branch_lengths, part.branch_tokens, part.label_counts, part.label_ids)
+    return sum(map(len, arrays)) + 1024

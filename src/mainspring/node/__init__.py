@@ -1,14 +1,25 @@
 """A node: one model on one device, dialling out to its router.
 
-    launch.py     what `mainspring node` runs: open the engine, probe, join, serve until told to stop
-    membership.py one link's life on this side: hello, offer, reports, work in, answers out
-    runner.py     the one place that touches the engine: the agenda's next step, in a worker thread
-    translate.py  wire records <-> what the engine and the agenda understand
-    views.py      half-scanned and kept views by key: pins from receipt to use, what was gained and dropped
+decisions, given times and messages
+    scheduler.py  messages and times in, messages and jobs out; drives `core.agenda`
+    views.py      half-scanned and kept views by key: holds from receipt to use, what was gained and dropped
     probe.py      cost constants: a first answer in 5 s, refined in idle time
-    constants.py  measured constants kept on disk by weights, device and build
-    redial.py     when to dial again: backoff with jitter, the other transport, never two links at once
+    health.py     whether work ends well, and since when none has
+    reports.py    when to report and what
+    departure.py  when a node that drains may say goodbye
+    redial.py     when to dial again: backoff with jitter
+translation
+    translate.py  wire records <-> what the engine and the agenda understand
+    offering.py   model key, limits, the offer
+    sending.py    the bundle in pieces
+    outcome.py    what running a job came to
+shells
+    runner.py     the one place that touches the engine: the scheduler's next job, in the one worker thread
+    membership.py one link's life: hello, offer, reports, work in, answers out
+    home.py       keeps one link for as long as the process lives
+    opening.py    from a configuration to a node that can join
+    constants.py  measured constants on disk by weights, device and build
+    config.py     the resolved configuration
+    launch.py     what `mainspring node` runs
     clock.py      the clock that goes on while the machine sleeps
-
-The shells decide nothing: decisions are the core's, liveness and order the link's.
 """

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 
 from mainspring.engine.engine import DEFAULT_CACHE_BYTES
 from mainspring.errors import InputError
+from mainspring.node.probe import BUDGET_S, LONGEST_S
 from mainspring.wire.dial import Choice
 from mainspring.wire.records import Key, Name
 
@@ -22,6 +23,7 @@ CONFIG_BYTES = 1 << 20
 class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`tls` is a folder with cert.pem, key.pem and ca.pem; the node's name stands in the certificate.
 
+    `probe_s` bounds the measuring before the node joins, `probe_pass_s` each pass of it that runs in idle time later.
     `throttle`: so many times slower than the device is, for tests and demonstrations. `null_cost`: seconds a pass, a
     view token, a branch row of the `null` device. `state` is where measured constants are kept, empty: nowhere.
     """
@@ -36,8 +38,8 @@ class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     server_name: str | None = None
     cache_mib: Annotated[int, Meta(ge=0, le=1 << 24)] = DEFAULT_CACHE_BYTES >> 20
     throttle: Annotated[float, Meta(ge=1.0, le=1000.0)] = 1.0
-    probe_s: Annotated[float, Meta(ge=0.0, le=600.0)] = 5.0
-    probe_pass_s: Annotated[float, Meta(ge=0.0, le=600.0)] = 2.0
+    probe_s: Annotated[float, Meta(ge=0.0, le=600.0)] = BUDGET_S
+    probe_pass_s: Annotated[float, Meta(ge=0.0, le=600.0)] = LONGEST_S
     drain_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
     state: str = "~/.cache/mainspring"
     null_cost: tuple[float, float, float] = (2e-3, 2e-6, 1e-5)

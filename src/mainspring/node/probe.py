@@ -22,6 +22,9 @@ REPEATS = 3
 IDLE_FACTOR = 4.0
 """Idle time that a shape needs before it, in units of its own predicted time."""
 IDLE_LEAST_S = 0.5
+LONGEST_S = 0.5
+"""A request that comes while a measurement runs waits for it, and the router can't know: half of the tightest usual
+target, no more."""
 OTHERWISE = 1.6
 """A cached answer off by this ratio is not believed."""
 
@@ -81,7 +84,7 @@ class Probe:
     pass_rows: int
     view_tokens: int
     budget_s: float = BUDGET_S
-    longest_s: float = 2.0
+    longest_s: float = LONGEST_S
     repeats: int = REPEATS
     cost: Cost | None = None
     provisional: bool = True

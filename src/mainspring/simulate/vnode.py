@@ -15,6 +15,7 @@ from mainspring.core.actions import CloseLease, DropPass, OpenLease, SendPass
 from mainspring.core.agenda import Agenda, ComeLate, Idle, RunPass, RunRound
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.events import (
+    PROGRESS_TOKENS,
     Event,
     LeaseEnded,
     LeaseProgress,
@@ -27,8 +28,6 @@ from mainspring.core.events import (
 )
 from mainspring.core.nouns import NodeSpec, Pass, pairs
 from mainspring.simulate.world import World
-
-PROGRESS_EVERY = 32
 
 
 class Truth(Struct, frozen=True):
@@ -138,7 +137,8 @@ class VirtualNode:
             self.agenda.add(action.work, self._clock())
         elif isinstance(action, OpenLease):
             self.agenda.open(action.lease)
-            self.streams[action.lease.request_id] = [0.0, float(action.lease.max_tokens), action.lease.prompt_tokens]
+            lease = action.lease
+            self.streams[lease.request_id] = [0.0, float(lease.max_tokens), lease.prompt_tokens, lease.attempt]
         elif isinstance(action, DropPass):
             self.agenda.drop(action.pass_id)
         else:
@@ -265,15 +265,16 @@ class VirtualNode:
             stream = self.streams.get(request_id)
             if stream is None:
                 continue
+            attempt = int(stream[3])
             if stream[0] == 0.0:
-                self._say(LeaseStarted(self.spec.id, self.spec.epoch, request_id))
+                self._say(LeaseStarted(self.spec.id, self.spec.epoch, request_id, attempt))
             before = stream[0]
             stream[0] = min(stream[1], stream[0] + tokens)
             if stream[0] >= stream[1]:
                 self._end_stream(request_id)
-                self._say(LeaseEnded(self.spec.id, self.spec.epoch, request_id, int(stream[0])))
-            elif int(before) // PROGRESS_EVERY != int(stream[0]) // PROGRESS_EVERY:
-                self._say(LeaseProgress(self.spec.id, self.spec.epoch, request_id, int(stream[0])))
+                self._say(LeaseEnded(self.spec.id, self.spec.epoch, request_id, int(stream[0]), attempt=attempt))
+            elif int(before) // PROGRESS_TOKENS != int(stream[0]) // PROGRESS_TOKENS:
+                self._say(LeaseProgress(self.spec.id, self.spec.epoch, request_id, int(stream[0]), attempt))
 
     def _end_stream(self, request_id: str) -> None:
         self.agenda.close(request_id)

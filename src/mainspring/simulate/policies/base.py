@@ -72,6 +72,15 @@ class Worker:
             rows += item.rows
         return self.spec.cost.seconds(view, rows) * self.ratio * self.spec.busy_neighbour
 
+    def serves(self, item: Waiting) -> bool:
+        request, spec = item.request, self.spec
+        return (
+            spec.model == request.model
+            and not self.draining
+            and request.view_tokens <= spec.limits.view_tokens
+            and (not request.is_lease or spec.limits.slots > 0)
+        )
+
     def has_slot(self, item: Waiting) -> bool:
         return not item.request.is_lease or len(self.leases) < self.spec.limits.slots
 
@@ -102,6 +111,13 @@ class Baseline:
 
     def decide(self, now_s: float) -> None:
         raise NotImplementedError
+
+    def predict(self, worker: Worker, batch: list[Waiting]) -> float:
+        """Seconds of these requests in one pass, as far as this policy can know."""
+        return worker.seconds(batch)
+
+    def measured(self, worker: Worker, event: WorkDone, batch: list[Waiting]) -> None:
+        """A pass came back; for policies that keep profiles."""
 
     # What they share.
 
@@ -136,15 +152,7 @@ class Baseline:
         return self.actions
 
     def serving(self, item: Waiting) -> list[Worker]:
-        request = item.request
-        return [
-            worker
-            for worker in self.workers.values()
-            if worker.spec.model == request.model
-            and not worker.draining
-            and request.view_tokens <= worker.spec.limits.view_tokens
-            and (not request.is_lease or worker.spec.limits.slots > 0)
-        ]
+        return [worker for worker in self.workers.values() if worker.serves(item)]
 
     def send(self, worker: Worker, batch: list[Waiting], now_s: float) -> None:
         self.seq += 1
@@ -165,7 +173,7 @@ class Baseline:
                 worker.leases[request.id] = item
                 lease = Lease(request.id, worker.spec.id, request.view_tokens, request.max_tokens, item.slo.token_s)
                 self.actions.append(OpenLease(lease))
-        seconds = worker.seconds(batch)
+        seconds = self.predict(worker, batch)
         worker.free_s = max(worker.free_s, now_s + worker.spec.network_s) + seconds
         work = Pass(self.seq, worker.spec.id, worker.spec.epoch, tuple(parts), seconds, 1e6, 0, tuple(shares))
         worker.held.append((work, batch, worker.free_s))
@@ -208,6 +216,7 @@ class Baseline:
         batch = self._take(event.node_id, event.pass_id)
         if work is not None:
             worker.ratios.append(event.measured_s / (work.predicted_s / worker.ratio))
+            self.measured(worker, event, batch)
         worker.keys.update(key for key, _ in event.gained)
         worker.keys.difference_update(event.dropped)
         if not worker.held:

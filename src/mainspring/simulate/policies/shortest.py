@@ -36,7 +36,7 @@ class ShortestFirst(Baseline):
 
         batch: list[Waiting] = []
         for item in sorted(self.queue, key=score):
-            if not worker.has_slot(item) or worker not in self.serving(item):
+            if not worker.has_slot(item) or not worker.serves(item):
                 continue
             if not worker.fits([*batch, item]):
                 break

@@ -1,0 +1,113 @@
+"""Silence: of a stream, of a node, of all nodes. Nobody waits for ever, and who is refused hears when to ask again."""
+
+import pytest
+
+from mainspring.core.actions import Admit, CloseLease, Refuse
+from mainspring.core.events import LeaseEnded, LeaseProgress, LeaseStarted, NodeJoined, Timer
+from mainspring.core.leases import silence_s
+from router_rig import ROUND, Desk, Limits, generate, node, score
+
+SLOTS = Limits(slots=2)
+
+
+def pass_time(desk: Desk, seconds: float) -> None:
+    until = desk.now + seconds
+    while (when := desk.router.next_deadline()) is not None and when <= until:
+        desk.tell(Timer(), max(desk.now, when))
+    desk.tell(Timer(), until)
+
+
+def streaming(slo: str = "interactive", *names: str) -> Desk:
+    """A node that has scanned a prompt and said its first token."""
+    desk = Desk(*(node(name, round_cost=ROUND, limits=SLOTS) for name in names or ("x",)))
+    desk.submit(generate("g", slo, tokens=5000))
+    (work,) = desk.passes()
+    desk.finish(work)
+    desk.tell(LeaseStarted(work.node_id, 0, "g"))
+    return desk
+
+
+@pytest.mark.parametrize("slo", ["interactive", "standard", "batch"])
+def test_a_stream_not_heard_of_is_lost_and_its_slot_let_go(slo: str) -> None:
+    desk = streaming(slo)
+    silence = silence_s(desk.router.state.nodes["x"].leases["g"].lease)
+    for _ in range(3):
+        pass_time(desk, 0.9 * silence)
+        desk.tell(LeaseProgress("x", 0, "g", 32))
+    assert not desk.refused()
+    pass_time(desk, 0.9 * silence)
+    assert not desk.refused()
+    pass_time(desk, 0.2 * silence)
+    assert desk.refused() == {"g": "lease_lost"}
+    assert CloseLease("x", "g") in desk.log
+    assert not desk.router.state.nodes["x"].leases
+
+
+def test_a_first_token_that_never_comes_is_asked_of_another_node() -> None:
+    desk = Desk(*(node(name, round_cost=ROUND, limits=SLOTS) for name in ("x", "y")))
+    desk.submit(generate("g", "batch"))
+    (work,) = desk.passes()
+    desk.finish(work)
+    pass_time(desk, 400.0)
+    again = desk.passes()[1]
+    assert again.node_id != work.node_id, "the silent one attracts nothing"
+    assert not desk.refused()
+
+
+def test_a_node_silent_but_for_its_dead_stream_is_late_until_it_speaks() -> None:
+    desk = streaming()
+    pass_time(desk, 60.0)
+    assert desk.router.state.nodes["x"].late
+    desk.submit(score("r", "batch"))
+    assert len(desk.passes()) == 1
+    actions = desk.tell(LeaseEnded("x", 0, "g", 100))
+    assert [part.request_id for work in desk.passes(actions) for part in work.parts] == ["r"]
+
+
+def test_a_node_that_spoke_of_other_work_is_not_late_for_one_dead_stream() -> None:
+    desk = streaming()
+    pass_time(desk, 10.0)
+    desk.submit(score("r", "batch"))
+    desk.finish(desk.passes()[-1])
+    pass_time(desk, 10.0)
+    assert desk.refused() == {"g": "lease_lost"}
+    assert not desk.router.state.nodes["x"].late
+
+
+def late_desk() -> Desk:
+    desk = Desk(node("x"))
+    desk.submit(score("a", "batch"))
+    for _ in range(20):
+        if desk.router.state.nodes["x"].late:
+            return desk
+        desk.tell(Timer(), max(desk.now, desk.router.next_deadline() or 0.0))
+    raise AssertionError("never late")
+
+
+def test_while_all_nodes_are_late_the_urgent_hear_when_to_ask_again() -> None:
+    desk = late_desk()
+    (refusal,) = desk.submit(score("urgent"))
+    assert isinstance(refusal, Refuse)
+    retry = refusal.error.retry_after_s  # type: ignore[attr-defined]
+    assert retry is not None
+    assert 0.0 < retry <= 3.0
+    (admitted,) = desk.submit(score("patient", "standard"))
+    assert isinstance(admitted, Admit), "it can wait until the node's work is given up"
+    assert admitted.predicted_s >= 1.0
+    desk.finish(desk.passes()[0], at=desk.now + retry)
+    assert isinstance(desk.submit(score("again"))[0], Admit), "it spoke: the time was honest"
+
+
+def test_a_late_node_counts_for_nothing_beside_one_that_answers() -> None:
+    desk = late_desk()
+    desk.tell(Timer(), desk.now + 5.0)
+    alone = Desk(node("y"))
+    desk.tell(NodeJoined(node("y")))
+    refused = [0, 0]
+    for at, one in enumerate((desk, alone)):
+        index = 0
+        while not refused[at]:
+            (first, *_) = one.submit(score(f"u{index}"))
+            refused[at] = index if isinstance(first, Refuse) else 0
+            index += 1
+    assert refused[0] <= refused[1], "a line of one node's length, not of two"
