@@ -275,31 +275,53 @@ def main(options: Options, publish: Publish, passes: int, trips: int, window: in
             sides.append(AioquicArm(folder))
         else:
             click.echo("aioquic is not installed: its arm is left out", err=True)
-        context = multiprocessing.get_context("spawn")
-        pipes, children = [], []
-        for side in sides:
-            port = loop.run_until_complete(side.start())
-            ours, theirs = context.Pipe()
-            child = context.Process(target=node, args=(side.name, folder, port, there, theirs), daemon=True)
-            child.start()
-            theirs.close()
-            loop.run_until_complete(asyncio.wait_for(side.ready(), 60.0))
-            pipes.append(ours)
-            children.append(child)
-        arms = [_arm(loop, side, pipe, passes, trips, window) for side, pipe in zip(sides, pipes, strict=True)]
+        nodes = [Node(loop, side, folder, there) for side in sides]
+        arms = [_arm(loop, each, passes, trips, window) for each in nodes]
         report = measure(arms, options, title=f"36 KB passes, {window} in flight, two processes", unit="passes")
         publish(report)
         for side in sides:
             click.echo(_card(side.name, side.figures))
-        for side, pipe, child in zip(sides, pipes, children, strict=True):
-            pipe.close()
-            loop.run_until_complete(side.stop())
-            child.join(10.0)
+        for each in nodes:
+            each.stop()
 
 
-def _arm(
-    loop: asyncio.AbstractEventLoop, side: LinkArm | AioquicArm, pipe: Pipe, passes: int, trips: int, window: int
-) -> Arm:
+class Node:
+    """The other process. Started with the first sample: links would not outlast the wait for a quiet machine."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, side: LinkArm | AioquicArm, folder: Path, core: int | None
+    ) -> None:
+        self.side = side
+        self._loop, self._folder, self._core = loop, folder, core
+        self._pipe: Pipe | None = None
+
+    def start(self) -> None:
+        if self._pipe is not None:
+            return
+        port = self._loop.run_until_complete(self.side.start())
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (self.side.name, self._folder, port, self._core, theirs)
+        self._child = context.Process(target=node, args=arguments, daemon=True)
+        self._child.start()
+        theirs.close()
+        self._loop.run_until_complete(asyncio.wait_for(self.side.ready(), 60.0))
+
+    def cpu_s(self) -> float:
+        assert self._pipe is not None  # noqa: S101 - started by the sample's setup
+        self._pipe.send(None)
+        return float(self._pipe.recv())
+
+    def stop(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+            self._loop.run_until_complete(self.side.stop())
+            self._child.join(10.0)
+
+
+def _arm(loop: asyncio.AbstractEventLoop, other: Node, passes: int, trips: int, window: int) -> Arm:
+    side = other.side
+
     async def throughput() -> None:
         left = iter(range(passes))
 
@@ -315,18 +337,15 @@ def _arm(
             await side.one()
             side.figures.trips_s.append(time.perf_counter() - begin)
 
-    def node_s() -> float:
-        pipe.send(None)
-        return float(pipe.recv())
-
     def setup() -> None:
+        other.start()
         loop.run_until_complete(latency())
 
     def run() -> float:
-        ours_s, theirs_s = time.process_time(), node_s()
+        ours_s, theirs_s = time.process_time(), other.cpu_s()
         loop.run_until_complete(throughput())
         side.figures.router_s += time.process_time() - ours_s
-        side.figures.node_s += node_s() - theirs_s
+        side.figures.node_s += other.cpu_s() - theirs_s
         side.figures.passes += passes
         return passes
 
