@@ -12,7 +12,7 @@ from mainspring.core.cost import Cost
 from mainspring.fleet.bundles import BundleCache
 from mainspring.fleet.client import FleetClient
 from mainspring.fleet.errors import BundleError, LinkLostError, RequestRefusedError
-from mainspring.fleet.shell import Settings
+from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
 from mainspring.wire.link import Rules
 from support.fleet import BUNDLE, Node, expected, generation, submit

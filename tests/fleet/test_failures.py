@@ -4,7 +4,7 @@ import pytest
 
 from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits
-from mainspring.fleet.shell import Settings
+from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
 from mainspring.wire.link import Rules
@@ -374,4 +374,25 @@ def test_tokens_are_never_streamed_twice() -> None:
     assert client.refusal(stream) == "lease_lost"
     assert sum(isinstance(each, m.Rounds) for each in client.told[stream]) == 1
     assert request not in node.leases
+    fleet.empty()
+
+
+def test_a_fault_of_the_core_answers_everything_and_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, _, client = up("ant", "bee", back=0.3)
+    streams = ask(fleet, client)
+    broken = fleet.shell.core
+
+    def fail(event: object, now_s: float) -> list[object]:
+        raise RuntimeError("half-way through")
+
+    monkeypatch.setattr(broken, "handle", fail)
+    fleet.run(2.0)
+    assert {client.refusal(stream) for stream in streams} == {"internal"}
+    assert fleet.shell.core is not broken
+    streams = ask(fleet, client)
+    fleet.run(10.0)
+    for stream in streams:
+        client.result(stream)
+    assert client.closed is None
+    assert fleet.shell.tally.counts.pop("faults") == 1
     fleet.empty()

@@ -67,6 +67,17 @@ def test_a_node_killed_with_9_mid_pass(machine: Machine) -> None:
     play(machine, scene)
 
 
+def test_status_on_the_command_line(machine: Machine) -> None:
+    async def scene(_fleet: FleetClient, _before: list[bytes]) -> None:
+        folder = str(machine.folder / "pki/client-gate")
+        process = machine.spawn("status", "router", "status", f"127.0.0.1:{machine.port}", "--tls", folder)
+        assert await asyncio.to_thread(process.wait, WAIT_S) == 0
+        text = machine.log("status")
+        assert all(name in text for name in ("ant", "bee", "tiny", "interactive"))
+
+    play(machine, scene)
+
+
 def test_a_node_stopped_and_continued(machine: Machine) -> None:
     async def scene(fleet: FleetClient, before: list[bytes]) -> None:
         task = answering(fleet)

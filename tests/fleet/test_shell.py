@@ -6,7 +6,7 @@ import pytest
 from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits
 from mainspring.fleet.admission import ModelRule
-from mainspring.fleet.shell import Settings
+from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
 from support.fleet import Client, Fleet, Node, generation, submit, words

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits
 from mainspring.core.refusals import RefusedError
-from mainspring.fleet.shell import Settings
+from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
 from mainspring.wire.link import Rules
 from support.fleet import Client, Fleet, Node, generation, submit

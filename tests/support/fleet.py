@@ -13,7 +13,8 @@ import numpy as np
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import Limits
 from mainspring.fleet.driver import Driver
-from mainspring.fleet.shell import Settings, Shell
+from mainspring.fleet.settings import Settings
+from mainspring.fleet.shell import Shell
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
 from mainspring.wire.link import Closed, Joined, Link, Received

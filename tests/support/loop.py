@@ -4,7 +4,8 @@ import asyncio
 
 from mainspring.fleet import clock
 from mainspring.fleet.driver import Driver
-from mainspring.fleet.shell import Settings, Shell
+from mainspring.fleet.settings import Settings
+from mainspring.fleet.shell import Shell
 from mainspring.wire.errors import Close
 from mainspring.wire.memory import Network, connect
 from mainspring.wire.transport import Accept, Connection, Identity

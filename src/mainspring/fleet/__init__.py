@@ -2,6 +2,7 @@
 
     config.py     one frozen tree from TOML and flags: addresses, certificates, classes, limits, local nodes
     serve.py      what `mainspring router` runs: ports, signals, local nodes
+    settings.py   what of it the shell has to know
     driver.py     between the shell and transports: callbacks, one timer
     shell.py      link events into `core.router.Router`, its actions onto links; no sockets, no clock
     links.py      one accepted link; the book of all of them, by name; what counts as a crash

@@ -18,7 +18,7 @@ from mainspring.core.nouns import DEFAULT_CLASSES, SloClass
 from mainspring.errors import MainspringError
 from mainspring.fleet.admission import ModelRule
 from mainspring.fleet.errors import ConfigError
-from mainspring.fleet.shell import Settings
+from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
 from mainspring.wire.link import Rules
 from mainspring.wire.records import Name, Numerics

@@ -15,38 +15,26 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from msgspec import Struct
-
 from mainspring.core import events as ev
-from mainspring.core.actions import Action, Admit, Answer, CloseLease, DropPass, OpenLease, Refuse, RejectNode, SendPass
-from mainspring.core.nouns import DEFAULT_CLASSES, SloClass
+from mainspring.core.actions import Action, Admit, Answer, CloseLease, DropPass, OpenLease, RejectNode, SendPass
 from mainspring.core.router import Router
-from mainspring.fleet.admission import ModelRule, Models
+from mainspring.fleet.admission import Models
 from mainspring.fleet.answers import Answers
 from mainspring.fleet.bundles import BundleCache
 from mainspring.fleet.clients import ClientDesk
 from mainspring.fleet.errors import DrainingError, InternalError
 from mainspring.fleet.links import FOREVER, LinkBook, Peer
 from mainspring.fleet.nodes import NodeDesk
-from mainspring.fleet.payloads import DEFAULT_CAP_BYTES, Payloads
+from mainspring.fleet.payloads import Payloads
+from mainspring.fleet.settings import Settings
 from mainspring.fleet.tally import Tally
 from mainspring.wire import messages as m
 from mainspring.wire.errors import BusyError, Close, WireError
 from mainspring.wire.exchanges import CONTROL
-from mainspring.wire.link import Closed, Knock, LinkEvent, Received, Rules
+from mainspring.wire.link import Closed, Knock, LinkEvent, Received
 from mainspring.wire.transport import Connection
 
 log = logging.getLogger("mainspring.fleet")
-
-
-class Settings(Struct, frozen=True):
-    """What the shell has to know of the configuration."""
-
-    classes: tuple[SloClass, ...] = DEFAULT_CLASSES
-    models: dict[str, ModelRule] = {}
-    rules: Rules = Rules()
-    max_links: int = 1024
-    payload_bytes: int = DEFAULT_CAP_BYTES
 
 
 class Shell:
@@ -249,9 +237,21 @@ class Shell:
         except Exception:
             log.exception("the router core failed on %s", type(event).__name__)
             self.tally.count("faults")
-            actions = [Refuse(event.request.id, InternalError("internal fault"))] if type(event) is ev.Submit else []
+            self._start_over(now_s)
+            return
         for action in actions:
             self._guarded(lambda action=action: self._carry(action, now_s), action, None, now_s)  # type: ignore[misc]
+
+    def _start_over(self, now_s: float) -> None:
+        """What a core that failed half-way still knows can't be trusted: everything open is refused, nodes are sent
+        away and come back to a new one within seconds."""
+        self._events = deque(event for event in self._events if callable(event))
+        self.core = Router(self.settings.classes)
+        for request_id in list(self.clients.open):
+            self.clients.refuse(request_id, InternalError("internal fault"), now_s)
+        for peer in list(self.book.nodes.values()):
+            peer.serving = False
+            self.close(peer, Close.INTERNAL, "internal fault", now_s)
 
     def _carry(self, action: Action, now_s: float) -> None:
         if isinstance(action, SendPass):
