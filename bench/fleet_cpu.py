@@ -62,10 +62,12 @@ class Cell:
         self.thread.start()
         try:
             self._spawn("router", "--listen", f"127.0.0.1:{port}", "--tls", str(router))
+            settings = self.folder / "node.toml"  # measured at the start, so that nothing is measured beside the arms
+            settings.write_text('[node]\nprobe_s = 20.0\nprobe_pass_s = 0.3\nstate = ""\n')
             for name, extra in self.nodes.items():
                 folder = self.pki.issue("node", name, time.time())
                 self._spawn("node", "--join", f"127.0.0.1:{port}", "--tls", str(folder), "--model", str(self.model),
-                            "--threads", "1", *extra)  # fmt: skip
+                            "--threads", "1", "--config", str(settings), *extra)  # fmt: skip
             self.fleet = FleetClient.of(client, "127.0.0.1", port, connect_s=START_S)
             self.call(self.fleet.__aenter__())
             try:

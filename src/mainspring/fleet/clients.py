@@ -63,12 +63,12 @@ class ClientDesk:
         elif isinstance(message, m.AskStatus):
             self.shell.say(peer, stream, status_of_router(self.shell, message.passes, now_s), now_s)
 
-    def left(self, peer: Peer, _now_s: float) -> None:
+    def left(self, peer: Peer, now_s: float) -> None:
         """Nobody works for a client that is gone."""
         for served in [*peer.streams.values()]:
             if isinstance(served, Open):
                 self.shell.tell(ev.Cancel(served.request_id))
-                self._forget(served, "client_gone", _now_s)
+                self._forget(served, "client_gone", now_s)
         peer.streams.clear()
         peer.sending.clear()
 

@@ -53,7 +53,6 @@ class LeaseStream:
     attempt: int = 0
     tokens: int = 0
     told: int = 0
-    cancelled: bool = False
     shards = frozenset[tuple[str, int]]()
 
 
@@ -197,7 +196,6 @@ class WorkDesk:
     def close_lease(self, request_id: str, now_s: float) -> None:
         lease = self.leases.pop(request_id, None)
         if lease is not None and lease.stream in lease.peer.streams:
-            lease.cancelled = True
             self.shell.say(lease.peer, lease.stream, m.Cancel(reason="nobody waits for it"), now_s)
 
     def about_lease(self, lease: LeaseStream, message: m.Message, now_s: float) -> None:
