@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +29,8 @@ from mainspring.wire.pki_files import PkiFolder
 from mainspring.wire.quic import QuicTransport
 from mainspring.wire.tcp import TcpTransport
 from mainspring.wire.transport import Connection, Lost
+from wire_aioquic import AioquicArm, aioquic_node
+from wire_figures import Figures
 
 TRANSPORTS = {"tcp": TcpTransport, "quic": QuicTransport}
 TOKENS = np.random.default_rng(0).integers(0, 151_000, 9_000).astype("<u4").tobytes()
@@ -88,16 +89,6 @@ class Shell:
             self._hear(self, event)
 
 
-@dataclass
-class Figures:
-    """Of one arm: CPU seconds of both sides over `passes`, and single round trips in seconds."""
-
-    passes: int = 0
-    router_s: float = 0.0
-    node_s: float = 0.0
-    trips_s: list[float] = field(default_factory=list)
-
-
 class LinkArm:
     """The router's side; the node runs in a child."""
 
@@ -145,53 +136,16 @@ class LinkArm:
         await self._endpoint.stop()
 
 
-class AioquicArm:
-    """The same bytes, one stream a pass, by aioquic's own asyncio server and client."""
-
-    name = "aioquic"
-
-    def __init__(self, folder: Path) -> None:
-        self.figures = Figures()
-        self._folder = folder
-
-    async def start(self) -> int:
-        from aioquic.asyncio.server import serve
-        from aioquic.quic.configuration import QuicConfiguration
-
-        configuration = QuicConfiguration(is_client=False, alpn_protocols=["bench"], idle_timeout=330.0)
-        configuration.load_cert_chain(self._folder / "router-hill/cert.pem", self._folder / "router-hill/key.pem")
-        self._joined = asyncio.get_running_loop().create_future()
-
-        def greeted(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            protocol = writer.transport.protocol  # type: ignore[attr-defined]
-            if not self._joined.done():
-                self._joined.set_result(protocol)
-
-        self._server = await serve("127.0.0.1", 0, configuration=configuration, stream_handler=greeted)
-        return int(self._server._transport.get_extra_info("sockname")[1])
-
-    async def ready(self) -> None:
-        self._protocol = await self._joined
-
-    async def one(self) -> None:
-        reader, writer = await self._protocol.create_stream()
-        writer.write(TOKENS)
-        writer.write_eof()
-        answer = await reader.read()
-        if len(answer) != len(LOGITS):
-            raise ConnectionError("a short answer")
-
-    async def stop(self) -> None:
-        self._server.close()
-
-
 # ------------------------------------------------------------------ the node's process
 
 
 def node(name: str, folder: Path, port: int, core: int | None, pipe: Pipe) -> None:
     """Answers passes; tells its CPU time when asked over the pipe, ends when it closes."""
     _pin(core)
-    asyncio.run(_aioquic_node(folder, port, pipe) if name == "aioquic" else _link_node(name, folder, port, pipe))
+    if name == "aioquic":
+        asyncio.run(aioquic_node(folder, port, LOGITS, lambda: _tell(pipe)))
+    else:
+        asyncio.run(_link_node(name, folder, port, pipe))
 
 
 async def _link_node(name: str, folder: Path, port: int, pipe: Pipe) -> None:
@@ -206,30 +160,6 @@ async def _link_node(name: str, folder: Path, port: int, pipe: Pipe) -> None:
     connection = await TRANSPORTS[name](folder / "node-ant").dial("127.0.0.1", port, shell.accept)
     await _tell(pipe)
     connection.close(Close.GOODBYE)
-
-
-async def _aioquic_node(folder: Path, port: int, pipe: Pipe) -> None:
-    from aioquic.asyncio.client import connect
-    from aioquic.quic.configuration import QuicConfiguration
-
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.write(LOGITS)
-        writer.write_eof()
-
-    def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(task := asyncio.get_running_loop().create_task(answer(reader, writer)))
-        task.add_done_callback(tasks.discard)
-
-    configuration = QuicConfiguration(is_client=True, alpn_protocols=["bench"], idle_timeout=330.0)
-    configuration.server_name = "hill"
-    configuration.load_verify_locations(str(folder / "ca.pem"))
-    async with connect("127.0.0.1", port, configuration=configuration, stream_handler=opened) as protocol:
-        _, writer = await protocol.create_stream()
-        writer.write(b"hello")
-        await _tell(pipe)
 
 
 async def _tell(pipe: Pipe) -> None:
@@ -272,34 +202,56 @@ def main(options: Options, publish: Publish, passes: int, trips: int, window: in
         made.issue("node", "ant", time.time())
         sides: list[LinkArm | AioquicArm] = [LinkArm("quic", folder), LinkArm("tcp", folder)]
         if importlib.util.find_spec("aioquic") is not None:
-            sides.append(AioquicArm(folder))
+            sides.append(AioquicArm(folder, TOKENS, len(LOGITS)))
         else:
             click.echo("aioquic is not installed: its arm is left out", err=True)
-        context = multiprocessing.get_context("spawn")
-        pipes, children = [], []
-        for side in sides:
-            port = loop.run_until_complete(side.start())
-            ours, theirs = context.Pipe()
-            child = context.Process(target=node, args=(side.name, folder, port, there, theirs), daemon=True)
-            child.start()
-            theirs.close()
-            loop.run_until_complete(asyncio.wait_for(side.ready(), 60.0))
-            pipes.append(ours)
-            children.append(child)
-        arms = [_arm(loop, side, pipe, passes, trips, window) for side, pipe in zip(sides, pipes, strict=True)]
+        nodes = [Node(loop, side, folder, there) for side in sides]
+        arms = [_arm(loop, each, passes, trips, window) for each in nodes]
         report = measure(arms, options, title=f"36 KB passes, {window} in flight, two processes", unit="passes")
         publish(report)
         for side in sides:
             click.echo(_card(side.name, side.figures))
-        for side, pipe, child in zip(sides, pipes, children, strict=True):
-            pipe.close()
-            loop.run_until_complete(side.stop())
-            child.join(10.0)
+        for each in nodes:
+            each.stop()
 
 
-def _arm(
-    loop: asyncio.AbstractEventLoop, side: LinkArm | AioquicArm, pipe: Pipe, passes: int, trips: int, window: int
-) -> Arm:
+class Node:
+    """The other process. Started with the first sample: links would not outlast the wait for a quiet machine."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, side: LinkArm | AioquicArm, folder: Path, core: int | None
+    ) -> None:
+        self.side = side
+        self._loop, self._folder, self._core = loop, folder, core
+        self._pipe: Pipe | None = None
+
+    def start(self) -> None:
+        if self._pipe is not None:
+            return
+        port = self._loop.run_until_complete(self.side.start())
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (self.side.name, self._folder, port, self._core, theirs)
+        self._child = context.Process(target=node, args=arguments, daemon=True)
+        self._child.start()
+        theirs.close()
+        self._loop.run_until_complete(asyncio.wait_for(self.side.ready(), 60.0))
+
+    def cpu_s(self) -> float:
+        assert self._pipe is not None  # noqa: S101 - started by the sample's setup
+        self._pipe.send(None)
+        return float(self._pipe.recv())
+
+    def stop(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+            self._loop.run_until_complete(self.side.stop())
+            self._child.join(10.0)
+
+
+def _arm(loop: asyncio.AbstractEventLoop, other: Node, passes: int, trips: int, window: int) -> Arm:
+    side = other.side
+
     async def throughput() -> None:
         left = iter(range(passes))
 
@@ -315,18 +267,15 @@ def _arm(
             await side.one()
             side.figures.trips_s.append(time.perf_counter() - begin)
 
-    def node_s() -> float:
-        pipe.send(None)
-        return float(pipe.recv())
-
     def setup() -> None:
+        other.start()
         loop.run_until_complete(latency())
 
     def run() -> float:
-        ours_s, theirs_s = time.process_time(), node_s()
+        ours_s, theirs_s = time.process_time(), other.cpu_s()
         loop.run_until_complete(throughput())
         side.figures.router_s += time.process_time() - ours_s
-        side.figures.node_s += node_s() - theirs_s
+        side.figures.node_s += other.cpu_s() - theirs_s
         side.figures.passes += passes
         return passes
 

@@ -1,7 +1,8 @@
 """A receiver that keeps what it hears, for tests of transports."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from mainspring.wire.transport import Connection, Lost
 
@@ -63,3 +64,14 @@ async def until(condition: Callable[[], object], within_s: float = PATIENCE_S) -
     async with asyncio.timeout(within_s):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def run(body: Coroutine[Any, Any, None]) -> None:
+    """Then no socket may be left open on either side."""
+
+    async def whole() -> None:
+        selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+        await asyncio.wait_for(body, 120.0)
+        await until(lambda: len(selector.get_map()) == 1)  # the loop's own
+
+    asyncio.run(whole())

@@ -11,9 +11,11 @@ from qh3.quic.connection import QuicConnectionError
 
 from mainspring.wire.errors import Close
 from mainspring.wire.quic_channel import HANDSHAKE_S
+from mainspring.wire.quic_connection import FleetConnection
 from mainspring.wire.quic_retry import TOKEN_S, Retry
 from mainspring.wire.transport import STUCK_BYTES
 from support.ears import Ear
+from support.fleet_pki import HOST, NODE, NOW_S, ring
 from support.virtual_quic import NODE_AT, ROUTER_AT, QuicRig, Weather
 
 weathers = st.builds(
@@ -167,6 +169,20 @@ def test_a_retry_costs_the_router_no_memory() -> None:
     for data in rig.to_router:
         rig.listener.receive([data], ("203.0.113.9", 9))
     assert rig.listener.channels == 0
+
+
+def test_a_flood_of_first_flights_from_everywhere_is_bounded() -> None:
+    rig = QuicRig(retry_from=8)
+    answers: list[bytes] = []
+    rig.listener._send = lambda sent, _address: answers.extend(sent)  # type: ignore[method-assign]
+    for number in range(40):
+        flight = FleetConnection(ring(NODE), lambda: NOW_S, server_name=HOST)
+        flight.connect(ROUTER_AT, 0.0)
+        data = [datagram for datagram, _ in flight.datagrams_to_send(0.0)]
+        rig.listener.receive(data, (f"203.0.113.{number}", 1000))
+    assert rig.listener.channels == 8
+    assert sum(data[0] & 0xF0 == 0xF0 for data in answers) >= 32  # Retry
+    assert sum(map(len, answers)) < 3 * 40 * 2400
 
 
 @given(st.binary(max_size=80), st.integers(0, 79))

@@ -17,7 +17,9 @@ mutual_tls.py       the client certificate on a qh3 server
 quic_connection.py  a qh3 connection with our windows, streams and TLS
 quic_channel.py     it between datagrams and a receiver
 quic_listener.py    which datagram belongs to which connection; who may begin one
+quic_endings.py     what a connection's end means for a link
 quic_retry.py       address validation
+clock.py            what a channel takes time from
 quic.py             the QUIC transport: sockets, dialling, a new path
 dial.py             which transport to dial with
 pki.py              the fleet's certificate authority

@@ -7,13 +7,15 @@ handshake, a second of linger, two seconds for the remains of a closed connectio
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from qh3.quic import events
 from qh3.quic.connection import QuicConnectionError
 
-from mainspring.wire.errors import Close, IdentityError, WireError
+from mainspring.wire.clock import Clock, Handle
+from mainspring.wire.errors import Close, WireError
 from mainspring.wire.quic_connection import Address, FleetConnection
+from mainspring.wire.quic_endings import lost_of
 from mainspring.wire.transport import HIGH_BYTES, LOW_BYTES, STUCK_BYTES, Accept, Identity, Lost, Receiver
 
 log = logging.getLogger(__name__)
@@ -23,22 +25,6 @@ LINGER_S = 1.0
 REMAINS_S = 2.0
 KEY_DATAGRAMS = 1 << 21
 """New keys after so many datagrams of ours: AES-GCM may seal 2^23 packets with one key (RFC 9001, 6.6)."""
-_CRYPTO_ERROR = 0x100
-_ABOUT_CERTIFICATES = frozenset({42, 43, 44, 45, 46, 48, 49, 51, 116})
-
-
-class Handle(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Clock(Protocol):
-    """An asyncio loop, or a simulation."""
-
-    def time(self) -> float: ...
-
-    def call_at(self, when: float, callback: Callable[[], object], /) -> Handle: ...
-
-    def call_soon(self, callback: Callable[[], object], /) -> object: ...
 
 
 class QuicChannel:
@@ -166,7 +152,7 @@ class QuicChannel:
                 self.close(Close.INTERNAL, "the receiver failed")
         ending = self.connection.ending
         if ending is not None and self._lost is None:
-            self._end(_lost(ending, self.connection.fault))
+            self._end(lost_of(ending, self.connection.fault))
         if self.dialer and self._lost is not None and self._lost.remote:
             self._finish()  # who was closed says nothing more; a listener keeps the ids, to know stragglers by
             return
@@ -189,7 +175,7 @@ class QuicChannel:
         elif isinstance(event, events.ConnectionIdRetired):
             self._routes(self, event.connection_id, False)
         elif isinstance(event, events.ConnectionTerminated):
-            self._end(_lost((event.error_code, event.frame_type, event.reason_phrase), self.connection.fault))
+            self._end(lost_of((event.error_code, event.frame_type, event.reason_phrase), self.connection.fault))
             self._finish()
 
     def _join(self) -> None:
@@ -327,17 +313,3 @@ class QuicChannel:
         if now_s - max(self.heard_s, self._complained_s, self._asked_s) > after_s:
             self._complained_s = now_s
             call()
-
-
-def _lost(ending: tuple[int, int | None, str], fault: Exception | None) -> Lost:
-    """What an ending of the connection means for the link."""
-    code, frame, reason = ending
-    if isinstance(fault, IdentityError):
-        return Lost(fault.close, fault.message)
-    if fault is not None:
-        return Lost(Close.PROTOCOL, reason or "no sound handshake")
-    if frame is None and code in Close._value2member_map_:
-        return Lost(Close(code), reason[:200], remote=True)
-    if code - _CRYPTO_ERROR in _ABOUT_CERTIFICATES:
-        return Lost(Close.CERTIFICATE, f"the peer refused our certificate: {reason[:200]}", remote=True)
-    return Lost(Close.LOST, f"QUIC error {code:#x}: {reason[:200]}")

@@ -17,10 +17,11 @@ from qh3.quic.packet import (
     encode_quic_version_negotiation,
 )
 
+from mainspring.wire.clock import Clock
 from mainspring.wire.errors import Close
 from mainspring.wire.guests import Guests
 from mainspring.wire.keyring import Keyring
-from mainspring.wire.quic_channel import Clock, QuicChannel
+from mainspring.wire.quic_channel import QuicChannel
 from mainspring.wire.quic_connection import CID_BYTES, Address, FleetConnection
 from mainspring.wire.quic_retry import Retry
 from mainspring.wire.transport import Accept, Connection, Receiver
