@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 
 import click
 import numpy as np
+from mainspring.cli._demo_model import CONFIG, byte_tokenizer, write_demo_model
 
 from mainspring.bench import Arm, Options, measure
 from mainspring.bench.cli import Publish, shared_options
-from mainspring.cli._demo_model import CONFIG, byte_tokenizer, write_demo_model
 from mainspring.fleet.client import FleetClient
 from mainspring.model.config import parse_config
 from mainspring.model.hybrid import Hybrid
