@@ -185,6 +185,19 @@ def test_as_many_streams_as_agreed() -> None:
     assert rig.right.closed.close is Close.LIMIT
 
 
+def test_a_pass_that_finds_no_stream_leaves_no_gap_in_the_order() -> None:
+    rig = Rig(rules=Rules(streams=1)).join()
+    stream = rig.right.open(work(1))
+    with pytest.raises(LimitError):
+        rig.right.open(work(2))
+    rig.run(0.1)
+    rig.left.send(stream, m.Done(fence=fence(1), measured_s=0.1))
+    rig.run(0.1)
+    rig.right.open(work(2))
+    rig.run(0.1)
+    assert [e.message.fence.pass_id for e in rig.left.got(m.Work) if isinstance(e.message, m.Work)] == [1, 2]
+
+
 def test_unfinished_frames_are_bounded_over_all_streams() -> None:
     rig = Rig("client", rules=Rules(buffered_bytes=1000)).join()
     for stream in (4, 8, 12):

@@ -5,7 +5,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from qh3.quic.connection import QuicConnectionError
 
@@ -25,8 +25,12 @@ weathers = st.builds(
 
 
 @settings(max_examples=40, deadline=None)
+@example(  # qh3 2.1.0 loses a frame for good and says so: the connection has to end, or the stream would hang
+    Weather(45008, loss=0.125, double=0.0625, delay_s=0.125, spread_s=0.015625, junk=0.015625),
+    [5553, 10762, 10115, 7213, 14241, 1415],
+)
 @given(weathers, st.lists(st.integers(0, 60_000), min_size=1, max_size=6))
-def test_streams_arrive_whole_in_any_weather(weather: Weather, sizes: list[int]) -> None:
+def test_streams_arrive_whole_in_any_weather_or_both_sides_know(weather: Weather, sizes: list[int]) -> None:
     rig = QuicRig(weather)
     rig.near.start(ROUTER_AT)
     rig.run(HANDSHAKE_S + 1)
@@ -39,8 +43,13 @@ def test_streams_arrive_whole_in_any_weather(weather: Weather, sizes: list[int])
     for stream, data in sent.items():
         rig.near.write(stream, data[: len(data) // 2])
         rig.near.write(stream, data[len(data) // 2 :], end=True)
-    rig.until(lambda: len(rig.ear.ended) == len(sent), within_s=300.0)
-    assert {stream: bytes(data) for stream, data in rig.ear.data.items()} == sent
+    rig.until(lambda: len(rig.ear.ended) == len(sent) or rig.ear.lost or rig.door.ears[0].lost, within_s=300.0)
+    got = {stream: bytes(data) for stream, data in rig.ear.data.items()}
+    if rig.ear.lost or rig.door.ears[0].lost:
+        assert Close.INTERNAL in {lost.close for lost in (*rig.ear.lost, *rig.door.ears[0].lost)}
+        assert all(sent[stream].startswith(data) for stream, data in got.items())
+        return
+    assert got == sent
     rig.near.close(Close.DRAINED, "enough")
     rig.until(lambda: rig.ear.lost and rig.gone, within_s=10.0)
     assert rig.ear.lost[0].close is Close.DRAINED
@@ -252,6 +261,29 @@ def test_a_verified_peer_that_plays_with_streams_breaks_nothing(
     rig.run(1.0)
     assert len(rig.door.ears) == 1
     assert len(rig.door.ears[0].lost) <= 1
+
+
+@pytest.mark.parametrize("call", ["poll_transmit", "receive_many_datagrams"])
+def test_a_library_that_fails_costs_one_connection(call: str) -> None:
+    class Broken:
+        def __init__(self, core: object) -> None:
+            self._core = core
+
+        def __getattr__(self, name: str) -> object:
+            if name == call:
+                raise ValueError("broken")
+            return getattr(self._core, name)
+
+    rig = joined(QuicRig())
+    far = rig.far
+    far.connection._core = Broken(far.connection._core)  # type: ignore[attr-defined]
+    rig.near.write(4, b"x", end=True)
+    far.write(1, b"y", end=True)
+    rig.run(10.0)
+    assert [lost.close for lost in rig.door.ears[0].lost] == [Close.INTERNAL]
+    assert rig.listener.channels == 0
+    if call != "poll_transmit":  # then it could still be told
+        assert [(lost.close, lost.remote) for lost in rig.ear.lost] == [(Close.INTERNAL, True)]
 
 
 def test_a_receiver_hears_its_end_once_even_from_two_sides() -> None:

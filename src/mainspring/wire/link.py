@@ -217,10 +217,10 @@ class Link:
             raise ValueError("the link is not open")
         if type(message) not in openings(self.role, self.peer_role):
             raise ValueError(f"a {self.role} opens no {type(message).__name__} to a {self.peer_role}")
+        stream = self._streams.open(type(message))  # may refuse, and then no place in the order may be used up
         if isinstance(message, m.Work):
             self._order_out += 1
             message = msgspec.structs.replace(message, order=self._order_out)
-        stream = self._streams.open(type(message))
         state = self._streams[stream]
         state.decoder.caps = self._caps(state.may_come())
         state.fence = getattr(message, "fence", None)

@@ -5,6 +5,7 @@ Nothing here opens a socket or reads a clock: datagrams come by `receive` and go
 handshake, a second of linger, two seconds for the remains of a closed connection.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -108,10 +109,8 @@ class QuicChannel:
         self.heard_s = now_s
         try:
             self.connection.receive_many_datagrams(datagrams, address, now_s)
-        except Exception as error:  # the library's: whatever it is, this connection is over and no other
-            log.warning("a connection with %s ends: %s: %s", address[0], type(error).__name__, error)
-            self._end(Lost(Close.PROTOCOL, "the library gave up on what the peer sent"))
-            self._finish()
+        except Exception as error:  # the library's
+            self._library_failed(error)
             return
         self.address = self.connection.remote_address or f"{address[0]}:{address[1]}"
         self._turn()
@@ -212,6 +211,15 @@ class QuicChannel:
             self._tell()
             self._left(self)
 
+    def _library_failed(self, error: Exception) -> None:
+        """Whatever it was, this connection is over and no other."""
+        log.warning("the connection with %s ends: %s: %s", self.address, type(error).__name__, error)
+        self._end(Lost(Close.INTERNAL, "the QUIC library failed"))
+        with contextlib.suppress(Exception):  # the peer need not wait for its idle timeout, if it can be told
+            self.connection.close(int(Close.INTERNAL), None, "the QUIC library failed")
+            self._transmit(self._clock.time())
+        self._finish()
+
     def _soon(self) -> None:
         """Writes of one turn go out together."""
         if not self._flushing:
@@ -229,7 +237,11 @@ class QuicChannel:
                 self._put(stream, data, end)
         self._close_when_sent(now_s)
         if not self.paused:
-            self._transmit(now_s)
+            try:
+                self._transmit(now_s)
+            except Exception as error:  # the library's
+                self._library_failed(error)
+                return
         if self._high and self._lost is None and self.backlog_bytes < LOW_BYTES and self._receiver is not None:
             self._high = False
             self._receiver.writable()
@@ -298,10 +310,8 @@ class QuicChannel:
             return
         try:
             self.connection.handle_timer(now_s)
-        except Exception as error:
-            log.warning("a connection with %s ends: %s: %s", self.address, type(error).__name__, error)
-            self._end(Lost(Close.INTERNAL, "the library failed"))
-            self._finish()
+        except Exception as error:  # the library's
+            self._library_failed(error)
             return
         self._notice_silence(now_s)
         self._turn()
