@@ -171,24 +171,27 @@ def chunk_tokens(budget_s: float, c1: float, c3: float, start: int, left: int) -
     return max(1, int(length)) if left else 0
 
 
-def compose(model: ModelState, node: NodeState, now_s: float) -> Draft | None:
-    """The best next pass for a node that is free or about to be; None where it should rather idle."""
+def compose(model: ModelState, node: NodeState, now_s: float, *, insist: bool = False) -> Draft | None:
+    """The best next pass for a node that is free or about to be; None where it should rather idle. `insist`: whatever
+    it can run, though others may be better at it."""
     draft = Draft(node, now_s)
     for priority in model.priorities:
         for shard in node.pinned:
             if shard.job.slo.priority == priority:
                 draft.add(shard)
         if not draft.solo and not node.draining and len(model.queues[priority]):
-            scan_queue(model, node, draft, priority, now_s)
+            scan_queue(model, node, draft, priority, now_s, insist=insist)
         if draft.solo:
             break
     return draft if draft.members else None
 
 
-def scan_queue(model: ModelState, node: NodeState, draft: Draft, priority: int, now_s: float) -> None:
+def scan_queue(
+    model: ModelState, node: NodeState, draft: Draft, priority: int, now_s: float, *, insist: bool = False
+) -> None:
     queue = model.queues[priority]
     skip = 0
-    if not draft.members:
+    if not draft.members and not insist:
         skip = skip_for(model, node, queue, priority, now_s)
         if skip >= len(queue):
             return
@@ -202,7 +205,7 @@ def scan_queue(model: ModelState, node: NodeState, draft: Draft, priority: int, 
         looked += 1
         if looked > SCAN:
             return
-        if shard in taken or better_elsewhere(model, node, shard, now_s):
+        if shard in taken or (not insist and better_elsewhere(model, node, shard, now_s)):
             continue
         if draft.add(shard):
             taken.add(shard)

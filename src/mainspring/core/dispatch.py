@@ -43,6 +43,21 @@ def offer(state: State, node: NodeState, now_s: float) -> list[Action]:
     return actions + offer(state, node, now_s)
 
 
+def insist(state: State, model: ModelState, now_s: float) -> list[Action]:
+    """When everybody is idle and somebody waits: each node leaves the head to another one, by figures that do not
+    quite agree, and nothing would ever happen. The first that can takes it, whoever would be better."""
+    if not model.hungry or not model.queued():
+        return []
+    if any(node.held or not (node.late or node.id in model.hungry) for node in model.usable):
+        return []
+    for node in [*model.hungry.values()]:
+        draft = compose(model, node, now_s, insist=True)
+        if draft is not None:
+            model.hungry.pop(node.id, None)
+            return [*send(state, node, draft, now_s), *offer(state, node, now_s)]
+    return []
+
+
 def lead_s(node: NodeState) -> float:
     early = (1.0 - node.fit.early_ratio) * node.held[-1].expected_s
     return node.net_s + LEAD_S + early

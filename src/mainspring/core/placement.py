@@ -39,7 +39,7 @@ def best_other_s(model: ModelState, node: NodeState, shard: Shard, now_s: float)
         c0, c1, c2, _ = other.coef
         begin = other.end_s if other.end_s > now_s else now_s + other.net_s
         own = c0 + c2 * rows if held is not None and other.id in held else c0 + c1 * view + c2 * rows
-        if request.prefix_keys:
+        if request.prefix_keys or other.coef[3]:  # by the same figure as its own, or each leaves the head to the other
             own = own_s(other, shard)
         finish = begin + other.pinned_s + own
         if finish < best and other.runs(shard):
@@ -104,8 +104,8 @@ def better_elsewhere(model: ModelState, node: NodeState, shard: Shard, now_s: fl
             break
         if other.draining or other.late or not other.runs(shard):
             continue
-        c0, _, c2, _ = other.coef
-        there = other.free_s(now_s) + c0 + c2 * queued_rows / len(holders)
+        c0, _, c2, c3 = other.coef
+        there = other.free_s(now_s) + c0 + (c2 + c3 * request.view_tokens) * queued_rows / len(holders)
         if there < here:
             return True
     return False

@@ -17,7 +17,7 @@ import msgspec
 from mainspring.core import leases, recovery
 from mainspring.core.actions import Action, Admit, Refuse, RejectNode
 from mainspring.core.admission import assess
-from mainspring.core.dispatch import feed, offer
+from mainspring.core.dispatch import feed, insist, offer
 from mainspring.core.events import (
     Cancel,
     Event,
@@ -81,6 +81,9 @@ class Router:
         actions = self._timer(event, now_s) if state.timers and state.timers[0][0] <= now_s else []
         if type(event) is not Timer:
             actions += self._handlers[type(event)](event, now_s)
+        for model in state.models.values():
+            if model.hungry:
+                actions += insist(state, model, now_s)
         return actions
 
     def next_deadline(self) -> float | None:
