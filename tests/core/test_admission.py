@@ -137,6 +137,16 @@ def test_a_full_line_turns_away_what_costs_more_a_token() -> None:
     assert ask(dear, 0.6, 0.001, slo="interactive").admitted, "the top class answers for its own target alone"
 
 
+def test_a_deadline_of_its_own_is_all_that_binds_a_dear_request() -> None:
+    """Half of a class's target to spare would be more than all it has: refused with a time, and at that time again."""
+    usual, dear = {"view": 8000, "branches": 4}, {"view": 2000, "branches": 60}
+    line = [(START_S + i * 1e-6, score(f"u{i:03}", "standard", deadline_s=4.0, **usual)) for i in range(15)]
+    probe = (START_S + 0.1, score("probe", "standard", deadline_s=4.0, **dear))
+    outcomes, _ = play([*rush(0, (1, 1), 1), *line, probe], FLEETS["one"])
+    assert outcomes["probe"].admitted
+    assert outcomes["probe"].in_time
+
+
 def test_promises_reserve_nothing() -> None:
     nodes, size = FLEETS["one"], SHAPES["small"]
     entries = rush(80, size, 1)
