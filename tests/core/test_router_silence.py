@@ -5,6 +5,7 @@ import pytest
 from mainspring.core.actions import Admit, CloseLease, Refuse
 from mainspring.core.events import LeaseEnded, LeaseProgress, LeaseStarted, NodeJoined, Timer
 from mainspring.core.leases import silence_s
+from mainspring.core.nouns import Lease
 from router_rig import ROUND, Desk, Limits, generate, node, score
 
 SLOTS = Limits(slots=2)
@@ -41,6 +42,33 @@ def test_a_stream_not_heard_of_is_lost_and_its_slot_let_go(slo: str) -> None:
     assert desk.refused() == {"g": "lease_lost"}
     assert CloseLease("x", "g") in desk.log
     assert not desk.router.state.nodes["x"].leases
+
+
+@pytest.mark.parametrize(("gap", "silence"), [(0.001, 10.0), (0.1, 16.0), (0.25, 40.0), (None, 160.0)])
+def test_silence_is_five_reports_and_ten_seconds_at_least(gap: float | None, silence: float) -> None:
+    assert silence_s(Lease("g", "x", 10, 10, gap)) == pytest.approx(silence)
+
+
+def test_the_first_token_is_a_word_of_the_stream() -> None:
+    desk = Desk(node("x", round_cost=ROUND, limits=SLOTS))
+    desk.submit(generate("g", "batch"))
+    desk.finish(desk.passes()[0])
+    pass_time(desk, 150.0)
+    desk.tell(LeaseStarted("x", 0, "g"))
+    pass_time(desk, 150.0)
+    assert not desk.refused()
+
+
+def test_the_silence_of_an_earlier_slot_is_not_that_of_the_next_on_the_same_node() -> None:
+    desk = Desk(node("x", round_cost=ROUND, limits=SLOTS))
+    desk.submit(generate("g", "batch"))
+    desk.finish(desk.passes()[0])
+    pass_time(desk, 150.0)
+    desk.tell(LeaseEnded("x", 0, "g", 0, failed=True))
+    desk.finish(desk.passes()[1])
+    pass_time(desk, 100.0)
+    assert desk.router.state.nodes["x"].leases["g"].lease.attempt == 1
+    assert len(desk.passes()) == 2
 
 
 def test_a_first_token_that_never_comes_is_asked_of_another_node() -> None:
@@ -140,6 +168,21 @@ def test_behind_a_fleet_that_stays_silent_fewer_and_fewer_are_admitted() -> None
     (refusal,) = desk.submit(score("last", "standard"))
     assert isinstance(refusal, Refuse)
     assert refusal.error.retry_after_s is None  # type: ignore[attr-defined]
+
+
+def test_the_second_pass_of_a_silent_node_is_not_older_than_its_giving_up() -> None:
+    desk = Desk(node("x", limits=Limits(pass_parts=1)))
+    for name in ("a", "b"):
+        desk.submit(score(name, "batch"))
+    first, *_ = desk.passes()
+    desk.start(first)
+    pass_time(desk, 3.0)
+    assert len(desk.passes()) == 2
+    assert all(held.abandoned for held in desk.router.state.nodes["x"].held)
+    desk.finish(first, at=desk.now)
+    pass_time(desk, 3.0)
+    assert desk.router.state.nodes["x"].late
+    assert isinstance(desk.submit(score("soon", "standard"))[0], Admit)
 
 
 def test_a_late_node_counts_for_nothing_beside_one_that_answers() -> None:
