@@ -172,6 +172,7 @@ def test_behind_a_fleet_that_stays_silent_fewer_and_fewer_are_admitted() -> None
 
 def test_the_second_pass_of_a_silent_node_is_not_older_than_its_giving_up() -> None:
     desk = Desk(node("x", limits=Limits(pass_parts=1)))
+    desk.now = 1000.0
     for name in ("a", "b"):
         desk.submit(score(name, "batch"))
     first, *_ = desk.passes()
