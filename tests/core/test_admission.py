@@ -8,6 +8,7 @@ import statistics
 import pytest
 
 from mainspring.core.actions import Admit, Refuse
+from mainspring.core.cost import Cost
 from mainspring.core.nouns import DEFAULT_CLASSES, NodeSpec, Request, SloClass
 from mainspring.core.promises import MAX_RETRY_S, Promises
 from mainspring.simulate.record import Outcome
@@ -135,6 +136,53 @@ def test_a_full_line_turns_away_what_costs_more_a_token() -> None:
     assert not ask(dear, 8.5, 0.1 + refused.retry_after_s / 2.0).admitted
     assert ask(dear, 4.0).admitted
     assert ask(dear, 0.6, 0.001, slo="interactive").admitted, "the top class answers for its own target alone"
+
+
+def test_where_nobody_waits_a_dear_request_is_asked_nothing() -> None:
+    desk = Desk(node("x"))
+    for index in range(60):
+        desk.submit(score(f"u{index}", "standard", view=8000, branches=4))
+        desk.finish(desk.passes()[-1])
+    (admitted, *_) = desk.submit(score("dear", "standard", view=100, branches=16, rows=26_000))
+    assert isinstance(admitted, Admit)
+    assert admitted.predicted_s > 8.4
+
+
+def test_a_dear_request_is_asked_for_half_of_its_target_at_most() -> None:
+    """Eight times as dear: with 4.5 s of 10 before it, it still comes in; with a held view it is asked nothing."""
+    costly, nodes = Cost(0.004, 1e-5, 1e-3), [node("a", Cost(0.004, 1e-5, 1e-3))]
+    count = int(8.5 / costly.seconds(8000, 1))
+
+    def ask(many: int, **fields: object) -> Outcome:
+        usual = [
+            (START_S + i * 1e-6, score(f"u{i:03}", "standard", view=8000, branches=1, rows=1)) for i in range(many)
+        ]
+        probe = (START_S + 0.01, score("probe", "standard", view=1000, branches=1, rows=90, **fields))
+        return play([*rush(0, (1, 1), 1), *usual, probe], nodes)[0]["probe"]
+
+    assert ask(count // 2).admitted
+    assert not ask(count).admitted
+
+
+def test_a_view_that_is_held_costs_nothing_a_token() -> None:
+    nodes = [node("a", keys=(("hot", 6000),))]
+
+    def ask(key: str) -> Outcome:
+        probe = (START_S + 0.1, score("probe", "standard", view=6000, branches=60, view_key=key))
+        return play(line_of(8.8, "standard", probe), nodes)[0]["probe"]
+
+    assert ask("hot").admitted
+    assert not ask("cold").admitted
+
+
+def test_a_deadline_of_its_own_is_all_that_binds_a_dear_request() -> None:
+    """Half of a class's target to spare would be more than all it has: refused with a time, and at that time again."""
+    usual, dear = {"view": 8000, "branches": 4}, {"view": 2000, "branches": 60}
+    line = [(START_S + i * 1e-6, score(f"u{i:03}", "standard", deadline_s=4.0, **usual)) for i in range(15)]
+    probe = (START_S + 0.1, score("probe", "standard", deadline_s=4.0, **dear))
+    outcomes, _ = play([*rush(0, (1, 1), 1), *line, probe], FLEETS["one"])
+    assert outcomes["probe"].admitted
+    assert outcomes["probe"].in_time
 
 
 def test_promises_reserve_nothing() -> None:

@@ -106,3 +106,24 @@ def test_a_request_is_not_begun_where_its_chunks_would_end_too_late() -> None:
         holder.caps, holder.above = dict.fromkeys(range(3), 0.11), dict.fromkeys(range(3), 0.11)
         draft = Draft(holder, 0.0)
         assert draft.add(plain(score("a", "batch", 9000, 1, deadline_s=own + 0.002 + spare)).shards[0]) is begun
+
+
+def test_a_request_begun_goes_on_while_it_can() -> None:
+    """The same due time turns away whoever has not begun yet."""
+    slow = node("n", SLOW, limits=Limits(pass_tokens=1000))
+    deadline = SLOW.seconds(9000, 64) + 0.022
+    for pin in ("", "n"):
+        holder = NodeState(slow)
+        holder.caps, holder.above = dict.fromkeys(range(3), 0.11), dict.fromkeys(range(3), 0.11)
+        (shard,) = plain(score("a", "batch", 9000, 1, deadline_s=deadline)).shards
+        shard.pin = pin or None
+        assert Draft(holder, 0.0).add(shard) is bool(pin)
+
+
+def test_what_others_of_the_highest_class_add_makes_no_less_room_for_lower_ones() -> None:
+    holder = NodeState(node("n"))
+    holder.caps, holder.above = dict.fromkeys(range(3), 9.0), dict.fromkeys(range(3), 9.0)
+    draft = Draft(holder, 0.0)
+    for index in range(2):
+        assert draft.add(plain(score(f"h{index}", "standard", 3000, 1)).shards[0])
+    assert draft.add(plain(score("low", "batch", 1000, 1)).shards[0])

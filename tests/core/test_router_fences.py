@@ -8,6 +8,7 @@ from mainspring.core.events import (
     NodeDraining,
     NodeJoined,
     NodeLeft,
+    Timer,
     WorkFailed,
 )
 from mainspring.core.nouns import Lease
@@ -94,3 +95,23 @@ def test_models_that_nobody_serves_any_more_are_forgotten() -> None:
     assert refusal.error.code == "unknown_model"
     desk.tell(NodeJoined(node("back", model="waits")))
     assert [part.request_id for part in desk.passes()[-1].parts] == ["r"]
+
+
+def test_the_grace_of_a_model_forgotten_meanwhile_ends_in_nothing() -> None:
+    desk = Desk(node("stays"))
+    for index in range(2 * MAX_MODELS):
+        desk.tell(NodeJoined(node("roams", model=f"m{index}", epoch=index)))
+    assert "m0" not in desk.router.state.models
+    desk.tell(Timer(), desk.now + 60.0)
+    assert desk.router.next_deadline() is None
+
+
+def test_the_model_longest_without_nodes_is_forgotten_first() -> None:
+    desk = Desk(node("a", model="early"), node("b", model="late"))
+    for index in range(MAX_MODELS - 2):
+        desk.tell(NodeJoined(node(f"n{index}", model=f"m{index}")))
+    desk.tell(NodeLeft("b", 0, crashed=False), desk.now + 1.0)
+    desk.tell(NodeLeft("a", 0, crashed=False), desk.now + 1.0)
+    desk.tell(NodeJoined(node("c", model="new")))
+    assert "early" in desk.router.state.models
+    assert "late" not in desk.router.state.models

@@ -5,6 +5,7 @@ import pytest
 from mainspring.core.actions import Admit, CloseLease, Refuse
 from mainspring.core.events import LeaseEnded, LeaseProgress, LeaseStarted, NodeJoined, Timer
 from mainspring.core.leases import silence_s
+from mainspring.core.nouns import Lease
 from router_rig import ROUND, Desk, Limits, generate, node, score
 
 SLOTS = Limits(slots=2)
@@ -43,6 +44,33 @@ def test_a_stream_not_heard_of_is_lost_and_its_slot_let_go(slo: str) -> None:
     assert not desk.router.state.nodes["x"].leases
 
 
+@pytest.mark.parametrize(("gap", "silence"), [(0.001, 10.0), (0.1, 16.0), (0.25, 40.0), (None, 160.0)])
+def test_silence_is_five_reports_and_ten_seconds_at_least(gap: float | None, silence: float) -> None:
+    assert silence_s(Lease("g", "x", 10, 10, gap)) == pytest.approx(silence)
+
+
+def test_the_first_token_is_a_word_of_the_stream() -> None:
+    desk = Desk(node("x", round_cost=ROUND, limits=SLOTS))
+    desk.submit(generate("g", "batch"))
+    desk.finish(desk.passes()[0])
+    pass_time(desk, 150.0)
+    desk.tell(LeaseStarted("x", 0, "g"))
+    pass_time(desk, 150.0)
+    assert not desk.refused()
+
+
+def test_the_silence_of_an_earlier_slot_is_not_that_of_the_next_on_the_same_node() -> None:
+    desk = Desk(node("x", round_cost=ROUND, limits=SLOTS))
+    desk.submit(generate("g", "batch"))
+    desk.finish(desk.passes()[0])
+    pass_time(desk, 150.0)
+    desk.tell(LeaseEnded("x", 0, "g", 0, failed=True))
+    desk.finish(desk.passes()[1])
+    pass_time(desk, 100.0)
+    assert desk.router.state.nodes["x"].leases["g"].lease.attempt == 1
+    assert len(desk.passes()) == 2
+
+
 def test_a_first_token_that_never_comes_is_asked_of_another_node() -> None:
     desk = Desk(*(node(name, round_cost=ROUND, limits=SLOTS) for name in ("x", "y")))
     desk.submit(generate("g", "batch"))
@@ -56,12 +84,42 @@ def test_a_first_token_that_never_comes_is_asked_of_another_node() -> None:
 
 def test_a_node_silent_but_for_its_dead_stream_is_late_until_it_speaks() -> None:
     desk = streaming()
-    pass_time(desk, 60.0)
+    pass_time(desk, 30.0)
     assert desk.router.state.nodes["x"].late
     desk.submit(score("r", "batch"))
     assert len(desk.passes()) == 1
     actions = desk.tell(LeaseEnded("x", 0, "g", 100))
     assert [part.request_id for work in desk.passes(actions) for part in work.parts] == ["r"]
+
+
+def test_a_node_late_for_a_dead_stream_alone_is_asked_again() -> None:
+    """It has nothing to answer for, so it would never speak: one hung stream must not end a fleet of one."""
+    desk = streaming()
+    pass_time(desk, 20.0)
+    assert desk.router.state.nodes["x"].late
+    desk.submit(score("waits", "batch"))
+    (refusal,) = desk.submit(score("standard", "standard"))
+    assert isinstance(refusal, Refuse), "it would be missed"
+    retry = refusal.error.retry_after_s  # type: ignore[attr-defined]
+    assert retry is not None
+    pass_time(desk, retry)
+    assert isinstance(desk.submit(score("again", "standard"))[0], Admit)
+    for count in (1, 2):
+        while len(desk.passes()) <= count:
+            desk.tell(Timer(), max(desk.now, desk.router.next_deadline() or 0.0))
+        desk.finish(desk.passes()[count])
+    assert desk.answered() == ["again", "waits"]
+
+
+def test_silence_of_a_stream_says_nothing_of_a_pass_that_is_not_overdue() -> None:
+    desk = streaming("batch")
+    silence = silence_s(desk.router.state.nodes["x"].leases["g"].lease)
+    pass_time(desk, silence - 0.05)
+    desk.submit(score("r", "batch", view=30_000))
+    pass_time(desk, 0.06)
+    assert desk.refused() == {"g": "lease_lost"}
+    assert desk.router.state.passes, "it runs"
+    assert not desk.router.state.nodes["x"].late
 
 
 def test_a_node_that_spoke_of_other_work_is_not_late_for_one_dead_stream() -> None:
@@ -96,6 +154,36 @@ def test_while_all_nodes_are_late_the_urgent_hear_when_to_ask_again() -> None:
     assert admitted.predicted_s >= 1.0
     desk.finish(desk.passes()[0], at=desk.now + retry)
     assert isinstance(desk.submit(score("again"))[0], Admit), "it spoke: the time was honest"
+
+
+def test_behind_a_fleet_that_stays_silent_fewer_and_fewer_are_admitted() -> None:
+    desk = late_desk()
+    pass_time(desk, 5.0)
+    assert isinstance(desk.submit(score("soon", "standard"))[0], Admit), "it has not been silent for long"
+    pass_time(desk, 20.0)
+    (refusal,) = desk.submit(score("later", "standard"))
+    assert isinstance(refusal, Refuse), "it would only be missed"
+    assert 10.0 < refusal.error.retry_after_s < 20.0  # type: ignore[attr-defined, operator]
+    pass_time(desk, 100.0)
+    (refusal,) = desk.submit(score("last", "standard"))
+    assert isinstance(refusal, Refuse)
+    assert refusal.error.retry_after_s is None  # type: ignore[attr-defined]
+
+
+def test_the_second_pass_of_a_silent_node_is_not_older_than_its_giving_up() -> None:
+    desk = Desk(node("x", limits=Limits(pass_parts=1)))
+    desk.now = 1000.0
+    for name in ("a", "b"):
+        desk.submit(score(name, "batch"))
+    first, *_ = desk.passes()
+    desk.start(first)
+    pass_time(desk, 3.0)
+    assert len(desk.passes()) == 2
+    assert all(held.abandoned for held in desk.router.state.nodes["x"].held)
+    desk.finish(first, at=desk.now)
+    pass_time(desk, 3.0)
+    assert desk.router.state.nodes["x"].late
+    assert isinstance(desk.submit(score("soon", "standard"))[0], Admit)
 
 
 def test_a_late_node_counts_for_nothing_beside_one_that_answers() -> None:

@@ -156,6 +156,8 @@ def dear_s(model: ModelState, have: Supply, job: Job, ahead: Work) -> float:
     target, typical = job.slo.target_s, model.typical.get(job.slo.name)
     if not ahead[0] or target is None or typical is None or job.request.is_lease or not have:
         return 0.0
+    if job.hard_s < job.arrival_s + target:  # its own deadline binds, which no retry moves
+        return 0.0
     if job.slo.priority == model.priorities[0]:
         return 0.0
     _, c1, c2, c3 = min((node for node, _ in have), key=lambda node: node.coef[1]).coef

@@ -18,12 +18,13 @@ Supply = list[tuple[NodeState, float]]
 
 
 SPEAKS_S = 1.0
-"""How long a node that is late and has been given up is taken to stay silent yet, where there is no other."""
+"""How long at least a node that is late is taken to stay silent yet, where there is no other."""
 
 
 def supply(nodes: Iterable[NodeState], now_s: float) -> Supply:
     """A late node's clock is pinned: it has none to give. Where all are late, each is taken to speak when its work
-    would be given up: who can wait for that is not turned away, and the others are told when to ask again."""
+    would be given up: who can wait for that is not turned away, and the others are told when to ask again. The longer
+    the silence after that, the fewer can wait: nobody is admitted for ever to what never answers."""
     have: Supply = []
     late: Supply = []
     for node in nodes:
@@ -31,10 +32,17 @@ def supply(nodes: Iterable[NodeState], now_s: float) -> Supply:
             begin, soonest = node.end_s, now_s + node.net_s
             have.append((node, (begin if begin > soonest else soonest) + node.pinned_s))
         else:
-            held = node.held[0] if node.held else None
-            given_up = held.abandon_s if held and not held.abandoned else 0.0
-            late.append((node, max(given_up, node.end_s, now_s + SPEAKS_S) + node.pinned_s))
+            late.append((node, max(heard_again_s(node, now_s), node.end_s, now_s + SPEAKS_S) + node.pinned_s))
     return have or late
+
+
+def heard_again_s(node: NodeState, now_s: float) -> float:
+    """When its work is given up; since then silent, it is taken to stay so as long again. Without work, when it is
+    asked again."""
+    if node.held:
+        first = node.held[0]
+        return 2.0 * now_s - first.abandon_s if first.abandoned else first.abandon_s
+    return node.wake_s if node.wake_s < FOREVER else now_s
 
 
 def cap_s(node: NodeState, target_s: float) -> float:

@@ -3,11 +3,12 @@
 Admission promised time to first token and a rate, never a finish; a lease that failed before its first token is retried
 from its place in the queue, one that failed later is told so. Nobody waits for ever for a stream: one not heard of for
 five times as long as its reports may be apart is taken for lost, and a node that said nothing else meanwhile is late.
+With nothing to answer for it might never speak again, so half a minute later it is given work to show that it lives.
 """
 
 from mainspring.core.actions import Action, Answer
 from mainspring.core.agenda import DEFAULT_GAP_S
-from mainspring.core.dispatch import feed
+from mainspring.core.dispatch import feed, wake
 from mainspring.core.events import PROGRESS_TOKENS, LeaseEnded, LeaseProgress, LeaseStarted
 from mainspring.core.nodestate import LeaseState, NodeState
 from mainspring.core.nouns import Lease
@@ -16,6 +17,8 @@ from mainspring.core.state import State
 
 SILENT_REPORTS = 5
 LEAST_SILENCE_S = 10.0
+ASK_AGAIN_S = 30.0
+"""After this a node that is late for its streams alone is offered work again."""
 
 
 def on_event(
@@ -59,7 +62,8 @@ def listen(state: State, lease: LeaseState, now_s: float) -> None:
 
 
 def on_silence(state: State, lease: LeaseState, now_s: float) -> list[Action]:
-    """A stream's timer. The slot is let go; a node that was silent altogether attracts nothing until it speaks."""
+    """A stream's timer. The slot is let go; a node that was silent altogether attracts nothing until it speaks or is
+    asked again. Where it holds passes, their own timers say when silence is suspicious."""
     node = state.nodes.get(lease.lease.node_id)
     if node is None or node.leases.get(lease.lease.request_id) is not lease:
         return []
@@ -67,7 +71,8 @@ def on_silence(state: State, lease: LeaseState, now_s: float) -> list[Action]:
     if now_s < until - 1e-9:
         state.at(until, "stream", lease)
         return []
-    if node.heard_s <= lease.heard_s:
+    if node.heard_s <= lease.heard_s and not node.held:
         node.late = True
         state.models[node.model].hungry.pop(node.id, None)
+        wake(state, node, now_s + ASK_AGAIN_S)
     return [*lose_lease(state, lease.shard), *feed(state, state.models[node.model], now_s)]

@@ -242,7 +242,7 @@ def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
         return []
     actions: list[Action] = []
     for member in [*node.held]:
-        member.abandoned = True
+        member.abandoned, member.abandon_s = True, now_s
         for shard in member.members:
             if member.pass_id in shard.flight and not shard.job.started:
                 shard.silences += int(member is held)

@@ -213,6 +213,7 @@ class Router:
             if kind == "wake" and isinstance(subject, NodeState):
                 if subject.wake_s <= now_s and state.nodes.get(subject.id) is subject:
                     subject.wake_s = FOREVER
+                    subject.late = subject.late and bool(subject.held)  # silent for its streams alone: asked again
                     actions += offer(state, subject, now_s)
             elif kind == "overdue" and isinstance(subject, Held):
                 actions += recovery.on_overdue(state, subject, now_s)
