@@ -1,5 +1,7 @@
 """The chunked form against the token-by-token recurrence, on every raggedness a pass has."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -27,6 +29,18 @@ def worst(a: torch.Tensor, b: torch.Tensor) -> float:
     return ((a - b).abs().max() / b.abs().max()).item() if len(b) else 0.0
 
 
+def run_chunked(*inputs: torch.Tensor, **where: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """With gradients and without, which walks from chunk to chunk in place: the same."""
+    differentiable = chunked.gated_delta(*inputs, **where)
+    with torch.no_grad():
+        in_place = chunked.gated_delta(*inputs, **where)
+    for a, b in zip(differentiable, in_place, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            assert worst(a, b) < 1e-6
+    return in_place
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**20),
@@ -41,7 +55,7 @@ def test_chunked_equals_recurrence(seed: int, lengths: list[int], parents: list[
     wanted, wanted_states = reference.gated_delta(
         *(x.double() for x in inputs), **where | {"initial": initial.double()}
     )
-    got, states = chunked.gated_delta(*inputs, **where)
+    got, states = run_chunked(*inputs, **where)
     assert worst(got, wanted) < 2e-6
     assert (states is None) == (not keep)
     if keep:
@@ -53,15 +67,15 @@ def test_chunked_equals_recurrence(seed: int, lengths: list[int], parents: list[
 def test_head_ratios_and_chunk_edges(ratio: int, length: int) -> None:
     inputs, initial = case(length, [length], Hk=2, Hv=2 * ratio)
     where = {"lengths": [length], "parents": [1], "initial": initial, "keep": True}
-    for got, wanted in zip(chunked.gated_delta(*inputs, **where), reference.gated_delta(*inputs, **where), strict=True):
+    for got, wanted in zip(run_chunked(*inputs, **where), reference.gated_delta(*inputs, **where), strict=True):
         assert worst(got, wanted) < 2e-6
 
 
 def test_continuing_equals_one_run() -> None:
     inputs, _ = case(5, [150])
-    whole, end = chunked.gated_delta(*inputs, lengths=[150], parents=[-1], initial=None, keep=True)
-    first, middle = chunked.gated_delta(*(x[:97] for x in inputs), lengths=[97], parents=[-1], initial=None, keep=True)
-    second, last = chunked.gated_delta(*(x[97:] for x in inputs), lengths=[53], parents=[0], initial=middle, keep=True)
+    whole, end = run_chunked(*inputs, lengths=[150], parents=[-1], initial=None, keep=True)
+    first, middle = run_chunked(*(x[:97] for x in inputs), lengths=[97], parents=[-1], initial=None, keep=True)
+    second, last = run_chunked(*(x[97:] for x in inputs), lengths=[53], parents=[0], initial=middle, keep=True)
     assert worst(torch.cat([first, second]), whole) < 2e-6
     assert worst(last, end) < 2e-6
 
@@ -69,7 +83,7 @@ def test_continuing_equals_one_run() -> None:
 def test_no_op_rows_leave_the_state_bitwise_alone() -> None:
     (q, k, v, _, _), initial = case(1, [40])
     nothing = torch.zeros(40, 4)
-    _, states = chunked.gated_delta(
+    _, states = run_chunked(
         q, torch.zeros_like(k), v, nothing, nothing, lengths=[40], parents=[2], initial=initial, keep=True
     )
     assert torch.equal(states[0], initial[2])
@@ -78,14 +92,31 @@ def test_no_op_rows_leave_the_state_bitwise_alone() -> None:
 def test_forks_leave_the_parent_alone() -> None:
     inputs, initial = case(3, [30, 30, 100])
     before = initial.clone()
-    chunked.gated_delta(*inputs, lengths=[30, 30, 100], parents=[0, 0, 1], initial=initial, keep=False)
+    run_chunked(*inputs, lengths=[30, 30, 100], parents=[0, 0, 1], initial=initial, keep=False)
     assert torch.equal(initial, before)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_inputs_are_left_alone(keep: bool) -> None:
+    inputs, initial = case(3, [130])
+    before = [x.clone() for x in (*inputs, initial)]
+    run_chunked(*inputs, lengths=[130], parents=[0], initial=initial, keep=keep)
+    assert all(torch.equal(x, y) for x, y in zip((*inputs, initial), before, strict=True))
+
+
+def test_equal_keys() -> None:
+    """A repeated token: every row of a chunk's matrix is full, where series for its inverse lose all digits."""
+    (q, k, v, _, _), initial = case(5, [100])
+    k, ones = k[:1].expand_as(k).contiguous(), torch.ones(100, 4)
+    where = {"lengths": [100], "parents": [0], "initial": initial, "keep": True}
+    got, _ = run_chunked(q, k, v, ones * 0.999, ones * -1e-3, **where)
+    assert worst(got, reference.gated_delta(q, k, v, ones * 0.999, ones * -1e-3, **where)[0]) < 5e-6
 
 
 def test_extreme_decay_stays_finite_and_right() -> None:
     inputs, initial = case(7, [130], decay=60.0)
     where = {"lengths": [130], "parents": [0], "initial": initial, "keep": True}
-    got, _ = chunked.gated_delta(*inputs, **where)
+    got, _ = run_chunked(*inputs, **where)
     assert torch.isfinite(got).all()
     assert worst(got, reference.gated_delta(*inputs, **where)[0]) < 2e-6
 

@@ -2,13 +2,16 @@
 
 Products of several parts give each large part a matrix of its own, so that what follows reads contiguous rows, and the
 MLP's activation runs inside the products (silu with the gate, the multiplication with the up half): two passes over
-[T, F] less a layer.
+[T, F] less a layer. The weights of a block's norms go into the matrices that read them: a pass over [T, d] less each.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mainspring.model.hybrid import MLP, Hybrid, Projections
+from mainspring.model.hybrid import MLP, GatedAttention, Hybrid, RMSNorm
 from mainspring.ops.linear import onednn
 
 _SMALL_ROWS = 128  # parts below this share one matrix
@@ -26,11 +29,11 @@ class PackedLinear(nn.Module):
 class PackedProjections(nn.Module):
     """Same parts in the same order as `Projections`; neighbouring small parts come from one product."""
 
-    def __init__(self, plain: Projections) -> None:
+    def __init__(self, weight: Tensor, sizes: Sequence[int]) -> None:
         super().__init__()
         self.groups: list[tuple[Tensor, list[int]]] = []
         pending: list[Tensor] = []
-        for part in plain.weight.split(plain.sizes):
+        for part in weight.split(list(sizes)):
             if len(part) >= _SMALL_ROWS:
                 self._close(pending)
                 pending = [part]
@@ -53,9 +56,9 @@ class PackedProjections(nn.Module):
 
 
 class PackedMLP(nn.Module):
-    def __init__(self, plain: MLP) -> None:
+    def __init__(self, plain: MLP, scale: Tensor) -> None:
         super().__init__()
-        gate, up = plain.gate_up_proj.weight.chunk(2)
+        gate, up = (plain.gate_up_proj.weight * scale).chunk(2)
         self.gate, self.up = onednn.pack(gate), onednn.pack(up)
         self.down = onednn.pack(plain.down_proj.weight)
 
@@ -64,15 +67,34 @@ class PackedMLP(nn.Module):
         return onednn.linear(onednn.linear_times(x, self.up, gate), self.down)
 
 
+class UnweightedNorm(nn.Module):
+    """x * rsqrt(mean x^2 + eps) in two passes; what follows has the weights."""
+
+    def __init__(self, plain: RMSNorm) -> None:
+        super().__init__()
+        self.eps = plain.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x * size.square_().div_(x.shape[-1]).add_(self.eps).rsqrt_()
+
+
+@torch.no_grad()
 def pack_weights(model: Hybrid) -> None:
     """Replace the blocks' matrices by packed ones, in place. fp32 on the CPU; embeddings and head stay as they are."""
     for block in model.blocks:
-        for name, child in list(block.named_modules()):
-            parent = block.get_submodule(name.rpartition(".")[0])
-            leaf = name.rpartition(".")[2]
-            if isinstance(child, MLP):
-                setattr(parent, leaf, PackedMLP(child))
-            elif isinstance(child, Projections):
-                setattr(parent, leaf, PackedProjections(child))
-            elif isinstance(child, nn.Linear):
-                setattr(parent, leaf, PackedLinear(child.weight))
+        _pack_block(block)
+
+
+def _pack_block(block: Any) -> None:  # its modules become ones of other types
+    mixer, norm = block.mixer, 1.0 + block.mixer_norm.weight
+    attends = isinstance(mixer, GatedAttention)
+    if attends:
+        mixer.q_proj = PackedLinear(mixer.q_proj.weight * norm)
+        mixer.kv_proj = PackedProjections(mixer.kv_proj.weight * norm, mixer.kv_proj.sizes)
+        mixer.o_proj = PackedLinear(mixer.o_proj.weight)
+    else:
+        mixer.in_proj = PackedProjections(mixer.in_proj.weight * norm, mixer.in_proj.sizes)
+        mixer.out_proj = PackedLinear(mixer.out_proj.weight)
+    block.mlp = PackedMLP(block.mlp, 1.0 + block.mlp_norm.weight)
+    block.mixer_norm, block.mlp_norm = UnweightedNorm(block.mixer_norm), UnweightedNorm(block.mlp_norm)

@@ -27,7 +27,7 @@ def causal_conv(
     window = torch.cat([past, first], dim=1)  # [N, 2(K-1), Ch]
     fixed = sum(window[:, j : j + K - 1] * weight[:, j] for j in range(K))
     y.index_put_((head[inside],), torch.as_tensor(fixed)[inside])
-    return F.silu(y), _tails(u, K, L, starts, past) if keep else None
+    return F.silu(y, inplace=True), _tails(u, K, L, starts, past) if keep else None
 
 
 def _histories(u: Tensor, K: int, parents: Sequence[int], history: Tensor | None) -> Tensor:

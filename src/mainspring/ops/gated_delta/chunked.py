@@ -3,14 +3,15 @@
 Within a chunk, with c = cumsum(g), D_ij = exp(c_i - c_j) for i >= j, A = strict_tril(diag(beta) K K^T * D) and
 T = (I + A)^-1:
 
-    V' = T diag(beta) (V - diag(e^c) K S)
+    U  = T diag(beta) V;   W = T diag(beta) (K e^c);   V' = U - W S
     o  = (Q e^c) S + tril(Q K^T * D) V';   S <- e^{c_last} S + (K e^{c_last - c})^T V'
 
 so only V' and S depend on earlier chunks, three small products a chunk; the rest is batched over all. Sequences that
 fork one parent and fit one chunk (branches) share the parent's state by reading it: their rows are stacked a head, and
-no state is written. Every operation is differentiable.
+no state is written. Every operation is differentiable; `_walk_in_place` runs only where no gradient is wanted.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -20,10 +21,11 @@ from torch import Tensor
 from mainspring.ops.gated_delta import CHUNK_ROWS
 
 # One sequence goes in chunks of 32 rows where heads are small (the products within a chunk then weigh as much as those
-# with the state), 16 chunks at once, whose two dozen matrices stay in the cache: 2,000 tokens at 8 heads of 64 on two
-# cores in 12.2 ms, not 14.9 (chunks of 64) or 18.4 (all chunks at once).
+# with the state), 16 chunks at once, whose two dozen matrices stay in the cache.
 SMALL_HEAD, SMALL_CHUNK_ROWS = 64, 32
-BLOCK_ROWS = 512  # 256 is as fast in some processes and half as fast in others (75 or 145 ms of a prefill)
+BLOCK_ROWS = 512  # 256 to 1,024 are within 2 % of a prefill of each other
+
+LOG2_E = math.log2(math.e)
 
 
 def gated_delta(
@@ -93,14 +95,36 @@ def _scan_block(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, S: Ten
     C = min(SMALL_CHUNK_ROWS if max(k.shape[2], v.shape[2]) <= SMALL_HEAD else CHUNK_ROWS, max(T, 1))
     n = -(-T // C)
     chunks = _Chunks(*(_pad_rows(x, n * C) for x in (q, k, v, beta, g)), n=n, C=C)
-    states, news = [], []
-    for inverse, V, K_in, K_out, decay in zip(*chunks.by_chunk(), strict=True):
-        states.append(S)
-        new = torch.bmm(inverse, torch.baddbmm(V, K_in, S, alpha=-1))
-        S = torch.baddbmm(S * decay, K_out.transpose(1, 2), new)
-        news.append(new)
-    out = _outputs(chunks, torch.stack(states), torch.stack(news))
-    return out[:T], S
+    walk = _walk if torch.is_grad_enabled() else _walk_in_place
+    read, news, S = walk(chunks, S)
+    out = torch.baddbmm(read.flatten(0, 1), chunks.QK.flatten(0, 1), news.flatten(0, 1))
+    return out.view(n, -1, C, v.shape[2]).transpose(1, 2).reshape(n * C, *v.shape[1:])[:T], S
+
+
+def _walk(chunks: "_Chunks", S: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What each chunk reads of the state before it and its V' [n, Hv, C, dv], and the state after the last."""
+    read, news = [], []
+    U, W = torch.matmul(chunks.inverse, chunks.V), torch.matmul(chunks.inverse, chunks.K_in)
+    for u, w, Q, K_out, decay in zip(U, W, chunks.Q, chunks.K_out, chunks.decay, strict=True):
+        read.append(torch.bmm(Q, S))
+        news.append(torch.baddbmm(u, w, S, alpha=-1))
+        S = torch.baddbmm(S * decay, K_out.transpose(1, 2), news[-1])
+    return torch.stack(read), torch.stack(news), S
+
+
+def _walk_in_place(chunks: "_Chunks", S: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same where no gradient asks for the steps: one product [W; -Q] S a chunk, onto [U; 0]."""
+    n, Hv, C, dv = chunks.V.shape
+    rows = torch.cat([torch.matmul(chunks.inverse, chunks.K_in), chunks.Q.neg()], dim=2)
+    sums = chunks.V.new_zeros(n, Hv, 2 * C, dv)
+    read, news = sums[:, :, C:], sums[:, :, :C]
+    news.copy_(torch.matmul(chunks.inverse, chunks.V))
+    S = S.clone()
+    each = (rows, sums, news, chunks.K_out.transpose(2, 3), chunks.decay)
+    for row, both, new, k, d in zip(*(x.unbind(0) for x in each), strict=True):
+        both.baddbmm_(row, S, alpha=-1)
+        S.mul_(d).baddbmm_(k, new)
+    return read, news, S
 
 
 def _fork(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, lengths: Sequence[int], S: Tensor) -> Tensor:
@@ -118,14 +142,6 @@ def _fork(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, lengths: Seq
     return out.transpose(1, 2).reshape(N * C, Hv, dv)[index < T]
 
 
-def _outputs(chunks: "_Chunks", states: Tensor, news: Tensor) -> Tensor:
-    """o of all chunks at once: [n * C, Hv, dv]."""
-    n, Hv, C, dv = news.shape
-    out = torch.bmm(chunks.Q.flatten(0, 1), states.flatten(0, 1))
-    out = torch.baddbmm(out, chunks.QK.flatten(0, 1), news.flatten(0, 1))
-    return out.view(n, Hv, C, dv).transpose(1, 2).reshape(n * C, Hv, dv)
-
-
 class _Chunks:
     """Everything about n chunks of C rows that no earlier chunk changes; matrices [n, Hv, ...]."""
 
@@ -134,27 +150,26 @@ class _Chunks:
         ratio = Hv // Hk
         Q, K, V = (x.view(n, C, *x.shape[1:]).transpose(1, 2).contiguous() for x in (q, k, v))  # [n, H, C, d]
         b = beta.view(n, C, Hv).transpose(1, 2)[..., None]
-        c = g.view(n, C, Hv).transpose(1, 2).double().cumsum(-1)[..., None]
+        c = g.view(n, C, Hv).transpose(1, 2).double().mul(LOG2_E).cumsum(-1)[..., None]
+        # Powers of two: the library's exp takes five times as long where it meets -inf (113 and 20 us a block).
         # Neighbours' c differ little but are large under strong decay: fp32 sums cost 20 times the error (3e-6 of max).
         above = torch.full((C, C), -torch.inf, dtype=g.dtype, device=g.device).triu(1)
-        D = (c - c.transpose(-1, -2)).type_as(g).add_(above).exp_()
+        D = (c - c.transpose(-1, -2)).type_as(g).add_(above).exp2_()
         last = (c[:, :, -1:] - c).type_as(g)
-        grow = c.type_as(g).exp()
+        grow = c.type_as(g).exp2()
         KK, QK = (_per_v_head(torch.matmul(x, K.transpose(-1, -2)), ratio) for x in (K, Q))
         K, Q = _per_v_head(K, ratio), _per_v_head(Q, ratio)
         eye = torch.eye(C, dtype=g.dtype, device=g.device)
         A = KK * (D * b)  # its diagonal is taken for one
-        inverse = torch.linalg.solve_triangular(A, eye.expand_as(A), upper=False, unitriangular=True)
+        # X A = I: one inverse, but a third faster than A X = I (289 and 434 us for 128 matrices of 32 x 32).
+        inverse = torch.linalg.solve_triangular(A, eye.expand_as(A), upper=False, unitriangular=True, left=False)
         self.inverse = inverse * b.transpose(-1, -2)
         self.V = V
         self.K_in = K * grow
         self.Q = Q * grow
         self.QK = QK * D
-        self.K_out = K * last.exp()
+        self.K_out = K * last.exp2()
         self.decay = grow[:, :, -1:]
-
-    def by_chunk(self) -> tuple[tuple[Tensor, ...], ...]:
-        return tuple(x.unbind(0) for x in (self.inverse, self.V, self.K_in, self.K_out, self.decay))
 
 
 def _per_v_head(x: Tensor, ratio: int) -> Tensor:
