@@ -4,6 +4,7 @@
 """
 
 import statistics
+from itertools import pairwise
 
 import pytest
 
@@ -139,13 +140,27 @@ def test_a_full_line_turns_away_what_costs_more_a_token() -> None:
 
 
 def test_where_nobody_waits_a_dear_request_is_asked_nothing() -> None:
-    desk = Desk(node("x"))
+    """It comes while a pass runs; another of its kind waits already when the next comes."""
+    desk = Desk(node("x", Cost(2.5, 1e-5, 1e-3)))
     for index in range(60):
-        desk.submit(score(f"u{index}", "standard", view=8000, branches=4))
+        desk.submit(score(f"u{index}", "standard", view=8000, branches=1, rows=1))
         desk.finish(desk.passes()[-1])
-    (admitted, *_) = desk.submit(score("dear", "standard", view=100, branches=16, rows=26_000))
+    desk.submit(score("runs", "standard", view=8000, branches=1, rows=1))
+    dear = {"view": 1000, "branches": 1, "rows": 90}
+    (admitted, *_) = desk.submit(score("dear", "standard", **dear))
     assert isinstance(admitted, Admit)
-    assert admitted.predicted_s > 8.4
+    assert admitted.predicted_s > 5.0
+    (refused, *_) = desk.submit(score("dearer", "standard", **dear))
+    assert isinstance(refused, Refuse)
+
+
+def test_a_dear_request_is_asked_for_a_share_of_what_it_leaves_of_its_target() -> None:
+    """Alone it takes 5.4 s of 10: half of ten to spare would keep it out for as long as anybody waits."""
+    probe = (START_S + 0.1, score("probe", "standard", view=2000, branches=4200))
+    assert FAST.seconds(2000, 4200 * 64) == pytest.approx(5.4)
+    outcomes, _ = play(line_of(1.5, "standard", probe), FLEETS["one"])
+    assert outcomes["probe"].admitted
+    assert not play(line_of(3.0, "standard", probe), FLEETS["one"])[0]["probe"].admitted
 
 
 def test_a_dear_request_is_asked_for_half_of_its_target_at_most() -> None:
@@ -162,6 +177,19 @@ def test_a_dear_request_is_asked_for_half_of_its_target_at_most() -> None:
 
     assert ask(count // 2).admitted
     assert not ask(count).admitted
+
+
+def test_simultaneous_dear_refusals_change_nothing_for_each_other() -> None:
+    """Else a crowd of them became what is usual: the later were told to come before the earlier, all far too late."""
+    dear = [(START_S + 0.05 + i * 1e-6, score(f"d{i:03}", "standard", view=3000, branches=60)) for i in range(120)]
+    entries = line_of(9.0, "standard", *dear)
+    outcomes, _ = play(entries, FLEETS["one"])
+    times = [o.retry_after_s or 0.0 for name, o in outcomes.items() if name.startswith("d") and o.state == "refused"]
+    assert len(times) >= 100
+    assert all(early < late for early, late in pairwise(times))
+    for share, admitted in ((1.0, True), (0.5, False)):
+        late = (START_S + 0.05 + share * times[0], score("probe", "standard", view=3000, branches=60))
+        assert play([*entries, late], FLEETS["one"])[0]["probe"].admitted is admitted
 
 
 def test_a_view_that_is_held_costs_nothing_a_token() -> None:

@@ -14,7 +14,7 @@ from mainspring.core.nouns import NO_WORK, Work, pairs
 from mainspring.core.promises import MAX_RETRY_S
 from mainspring.core.refusals import ContentionError, DeadlineError, NoNodeError, RefusedError, UnknownModelError
 from mainspring.core.sharding import cut
-from mainspring.core.state import ModelState, State
+from mainspring.core.state import ModelState, State, follow
 from mainspring.errors import TooLargeError
 
 TAIL = 2.0
@@ -112,6 +112,8 @@ def place_in_line(state: State, model: ModelState, have: Supply, job: Job, now_s
         piece.slack_s = slack
     model.promises[job.slo.priority].redeem(now_s)
     model.note_load(job.slo.priority, job.work, now_s)
+    if not job.request.is_lease:
+        follow(model.taken, job.slo.name, job.request.view_tokens, job.rows)
     return finish
 
 
@@ -147,13 +149,14 @@ def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: floa
 
 
 def dear_s(model: ModelState, have: Supply, job: Job, ahead: Work) -> float:
-    """How much sooner than its target it must finish, for what it costs above a typical request of its class a token.
+    """How much sooner than its target it must finish, for what it costs a token above those admitted of its class: a
+    refusal changes nothing for the next.
 
     Where a line has to turn somebody away, tokens answered in time are most if those are turned away that cost most a
     token: x % dearer needs x % of the target to spare. Nothing where nobody waits, so no capacity is kept idle for it,
     and nothing in the top class, which is refused for its own target alone.
     """
-    target, typical = job.slo.target_s, model.typical.get(job.slo.name)
+    target, typical = job.slo.target_s, model.taken.get(job.slo.name)
     if not ahead[0] or target is None or typical is None or job.request.is_lease or not have:
         return 0.0
     if job.hard_s < job.arrival_s + target:  # its own deadline binds, which no retry moves
@@ -163,11 +166,12 @@ def dear_s(model: ModelState, have: Supply, job: Job, ahead: Work) -> float:
     _, c1, c2, c3 = min((node for node, _ in have), key=lambda node: node.coef[1]).coef
     view, rows = job.request.view_tokens, job.rows
     scan = 0 if model.holders.get(job.request.view_key) else view
-    mine = (c1 * scan + c2 * rows + c3 * pairs(view - scan, view, rows)) / (view + rows)
+    own = c1 * scan + c2 * rows + c3 * pairs(view - scan, view, rows)
+    mine = own / (view + rows)
     usual = (c1 * typical[0] + c2 * typical[1] + c3 * typical[0] * (typical[0] / 2.0 + typical[1])) / sum(typical)
     if mine <= usual or usual <= 0.0:
         return 0.0
-    return target * min(DEAREST, mine / usual - 1.0)
+    return max(0.0, target - own) * min(DEAREST, mine / usual - 1.0)
 
 
 def ahead_s(node: NodeState, ahead: Work) -> float:

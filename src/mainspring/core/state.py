@@ -31,6 +31,10 @@ MEMORY_S = 10.0
 """Time constant of the load each priority has been bringing."""
 
 
+Shape = tuple[float, float]
+"""Mean view tokens and rows of a class: `typical` of all that came, `taken` of what was admitted."""
+
+
 class Counters:
     """Conserved: submitted = answered + refused + expired + failed + cancelled + open."""
 
@@ -62,6 +66,7 @@ class ModelState:
         "prompts",
         "queues",
         "shared_s",
+        "taken",
         "tightest",
         "typical",
         "usable",
@@ -77,7 +82,8 @@ class ModelState:
         self.hungry: dict[str, NodeState] = {}
         self.holders: dict[str, dict[str, NodeState]] = {}
         self.waiting: dict[str, dict[Shard, None]] = {}
-        self.typical: dict[str, tuple[float, float]] = {}
+        self.typical: dict[str, Shape] = {}
+        self.taken: dict[str, Shape] = {}
         self.heard: dict[str, float] = {}
         self.shared_s = -FOREVER
         self.empty_s = 0.0
@@ -144,11 +150,7 @@ class ModelState:
 
     def note_shape(self, slo: str, view: int, rows: int, now_s: float) -> None:
         self.heard[slo] = now_s
-        old = self.typical.get(slo)
-        if old is None:
-            self.typical[slo] = (float(view), float(rows))
-        else:
-            self.typical[slo] = (old[0] + TYPICAL_DECAY * (view - old[0]), old[1] + TYPICAL_DECAY * (rows - old[1]))
+        follow(self.typical, slo, view, rows)
 
     def refresh(self) -> None:
         """After a node joined, left or began to drain. Beyond the widest limits is too large, not contended."""
@@ -158,6 +160,12 @@ class ModelState:
             columns = list(zip(*(astuple(limits) for limits in every), strict=True))
             self.widest = Limits(*map(max, columns))
             self.tightest = Limits(*map(min, columns))
+
+
+def follow(shapes: dict[str, Shape], slo: str, view: int, rows: int) -> None:
+    """The running mean of a class's shapes, which starts at the first."""
+    old = shapes.get(slo, (float(view), float(rows)))
+    shapes[slo] = (old[0] + TYPICAL_DECAY * (view - old[0]), old[1] + TYPICAL_DECAY * (rows - old[1]))
 
 
 class State:
