@@ -9,6 +9,7 @@ cached. With V view tokens, B rows and two equal nodes the products alone predic
 """
 
 import asyncio
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,11 +24,11 @@ from typing import Any, TypeVar
 
 import click
 import numpy as np
-from mainspring.cli._demo_model import CONFIG, byte_tokenizer, write_demo_model
 
 from mainspring.bench import Arm, Options, measure
 from mainspring.bench.cli import Publish, shared_options
 from mainspring.fleet.client import FleetClient
+from mainspring.hub import EMBEDDED, model_folder
 from mainspring.model.config import parse_config
 from mainspring.model.hybrid import Hybrid
 from mainspring.model.saving import initialise, save_hybrid
@@ -124,11 +125,10 @@ def request(serial: int, view: int, branches: int, rows: int, key: str = "") -> 
 
 
 def write_model(folder: Path, small: bool) -> None:
-    """The demo's, or 53.8M parameters with its tokenizer."""
-    write_demo_model(folder)
+    """The embedded scorer, or 53.8M random parameters with its tokenizer."""
+    shutil.copytree(model_folder(EMBEDDED), folder)
     if small:
-        vocab = max(byte_tokenizer().get_vocab_size(), SMALL_HYBRID["vocab_size"])
-        save_hybrid(initialise(Hybrid(parse_config({**CONFIG, **SMALL_HYBRID, "vocab_size": vocab})), seed=0), folder)
+        save_hybrid(initialise(Hybrid(parse_config(SMALL_HYBRID)), seed=0), folder)
 
 
 @click.command(help=__doc__)
@@ -136,7 +136,9 @@ def write_model(folder: Path, small: bool) -> None:
 @click.option("--branches", type=click.IntRange(1), default=300, show_default=True)
 @click.option("--branch-tokens", type=click.IntRange(1), default=24, show_default=True)
 @click.option("--throttle", type=click.FloatRange(1.0), default=3.0, show_default=True)
-@click.option("--small/--demo", default=True, show_default=True, help="53.8M parameters, or the demo's few.")
+@click.option(
+    "--small/--embedded", default=True, show_default=True, help="53.8M random parameters, or the embedded scorer."
+)
 @click.option("--mixed-s", type=click.FloatRange(0.0), default=20.0, show_default=True, help="0: not measured.")
 @shared_options
 def main(
