@@ -136,9 +136,7 @@ def write_model(folder: Path, small: bool) -> None:
 @click.option("--branches", type=click.IntRange(1), default=300, show_default=True)
 @click.option("--branch-tokens", type=click.IntRange(1), default=24, show_default=True)
 @click.option("--throttle", type=click.FloatRange(1.0), default=3.0, show_default=True)
-@click.option(
-    "--small/--embedded", default=True, show_default=True, help="53.8M random parameters, or the embedded scorer."
-)
+@click.option("--small/--embedded", default=True, show_default=True, help="53.8M random parameters.")
 @click.option("--mixed-s", type=click.FloatRange(0.0), default=20.0, show_default=True, help="0: not measured.")
 @shared_options
 def main(
