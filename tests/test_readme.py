@@ -1,9 +1,13 @@
 """The README's every command runs, and its Python too, in a folder with the files it names."""
 
 import json
+import os
 import re
 import shlex
+import socket
 import subprocess
+import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -22,7 +26,9 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.M | re.S)
 
 
-COMMANDS = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines() if line.strip()]
+FLEET = [block for block in blocks("sh") if "mainspring router --listen" in block]
+LINES = [line for block in blocks("sh") if block not in FLEET for line in block.splitlines() if line.strip()]
+COMMANDS = [shlex.split(line, comments=True) for line in LINES]
 
 
 @pytest.fixture
@@ -62,6 +68,37 @@ def test_commands_run(command: list[str], folder: Path) -> None:
 def test_python_runs(code: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(code, "README.md", "exec"), {})  # noqa: S102
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_fleet_starts_as_typed(tmp_path: Path) -> None:
+    """Real processes; the node is in the router's status within two minutes."""
+    (block,) = FLEET
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    lines = [line.replace(":7300", f":{port}") for line in block.splitlines()]
+    assert lines[-1].startswith("mainspring router status")
+    started: list[subprocess.Popen[bytes]] = []
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    try:
+        for line in lines[:-1]:
+            command = [sys.executable, "-m", *shlex.split(line.removesuffix("&"))]
+            if line.endswith("&"):
+                with (tmp_path / "log").open("ab") as log:
+                    started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log))  # noqa: S603
+            else:
+                subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)  # noqa: S603
+        ask = [sys.executable, "-m", *shlex.split(lines[-1])]
+        until, shown = time.monotonic() + 120, ""
+        while not ("ant" in shown and "ready" in shown):
+            assert time.monotonic() < until, shown + (tmp_path / "log").read_text()
+            time.sleep(1)
+            shown = subprocess.run(ask, cwd=tmp_path, env=environment, capture_output=True, text=True).stdout  # noqa: S603
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        codes = [process.wait(60) for process in reversed(started)]
+    assert codes == [0, 0]
 
 
 def test_extras_and_links_exist() -> None:
