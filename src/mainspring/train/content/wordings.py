@@ -21,7 +21,7 @@ def tables() -> Mapping[str, Table]:
     return found
 
 
-def more(table: str, key: str, **slots: str) -> tuple[str, ...]:
+def more(table: str, key: str, /, **slots: str) -> tuple[str, ...]:
     """Empty where there are none."""
     texts = tables()[table].get(key, ())
     return tuple(text.format(**slots) for text in texts) if slots else texts
