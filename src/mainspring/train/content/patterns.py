@@ -7,8 +7,8 @@ URL = r"(?:https?://|www\.)\S+"
 # Lines as programs have them: prose may begin with "import duties", "class action" or "public transport".
 CODE = (
     r"```|(?:^|\n)[ \t]*(?:(?:async )?def \w+\s*\(|class [A-Z]\w*(?:\s*[:({]| (?:extends|implements) )"
-    r"|import [\w.*]+(?: as \w+)?;?[ \t]*(?:\n|$)|import [^\n]+ from ['\"]|from [\w.]+ import |#include|function \w*\s*\("
-    r"|public (?:class|static|void|int|String|final|abstract|interface|enum) |SELECT |<html|#!/|for \(|print\()"
+    r"|import [\w.*]+(?:, \w+)*(?: as \w+)?;?[ \t]*(?:\n|$)|import [^\n]+ from ['\"]|import [\"(]|from [\w.]+ import |#include|function \w*\s*[({]"
+    r"|public (?:class|static|interface|enum) |public (?:[\w<>\[\],]+ ){0,3}\w+\(|SELECT |<html|#!/|for \(|print\()"
 )
 FENCED = re.compile(r"```.*?(?:```|$)", re.DOTALL)
 SORRY = rf"\b(?:sorry|apologi[sz](?:es?|ed|ing)|apolog(?:y|ies))\b|(?<!not )(?<!{NOT} )(?<!never )\bregret\b"
@@ -25,9 +25,10 @@ HEDGES = r"\b(?:might|(?-i:may)|perhaps|maybe|possibly|probably|likely|it seems|
 AI = r"\b(?:[Aa]s|I['’]m|I am) (?:just |only )?an? (?:AI\b|artificial intelligence|(?:large )?language model)"
 # Arithmetic and equations; 24/7, dates, paths and two sums in dollars are none.
 MATH = (
-    r"(?<![\w/&?=-])\d[\d.,]*\s*[+*=^×÷]\s*[-(]?\d|\d\s+/\s+\d|\d\)?\s*=\s*[-(]?\d|\b[A-Za-z]\s=\s[-(]?\d"
+    r"(?<![\w/&?=-])\d[\d.,]*\s*[+*=^×÷]\s*[-(]?\d|\d\s+/\s+\d|\d\)?\s*=\s*[-(]?\d|[√∑∫]"
     r"|\\(?:frac|sqrt|sum|int|times)\b|\\[(\[]|\$[^$\n]*[\\^_=][^$\n]*\$|\$[A-Za-z]\$"
 )
+_EQUATION = r"(?<!\bint )(?<!\blet )(?<!\bvar )(?<!\bconst )\b[A-Za-z] = -?\d[\d.,]*(?![\w;])"
 # Not a quantity of something.
 _UNITS = (
     "calories|kcal|words|characters|dollars|euros|pounds|lbs|miles|km|kilomet|feet|ft|met(?:er|re)s|yards|acres|inches|"
@@ -50,6 +51,13 @@ def bold(reply: str) -> bool:
     prose = FENCED.sub("", reply)
     marks = r"(?:^|\n)#{2,4} \S" if re.search(CODE, prose) else r"(?:^|\n)#{1,4} \S"
     return re.search(rf"(?<!\w)\*\*\S[^*\n]*\*\*|{marks}", prose) is not None
+
+
+def mathematics(reply: str) -> bool:
+    """Beside a program, x = 5 is an assignment."""
+    return re.search(MATH, reply) is not None or (
+        re.search(_EQUATION, reply) is not None and re.search(CODE, reply) is None
+    )
 
 
 def reports_error(result: str) -> bool:

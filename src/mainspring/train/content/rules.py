@@ -149,7 +149,7 @@ RULES: tuple[Rule, ...] = (
           _reply(r"\[\d+\]", 0)),
     _rule("reply_math", "the reply contains an equation or formula|the assistant writes mathematics|"
           "the answer has a formula with an equals sign", "the response shows a calculation",
-          _reply(p.MATH, 0)),
+          lambda f: p.mathematics(f.reply)),
     _rule("reply_repeats_user", "the reply repeats a long stretch of the user's words|"
           "the assistant copies five or more words in a row from the user|the answer echoes the user's message",
           "the response quotes what the user wrote nearly word for word", lambda f: _shares_run(f, 6), "text", "user"),
