@@ -1,5 +1,6 @@
 """Which rows an epoch draws, and the shapes they come in."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from mainspring.train.arrays import Ragged, Rows, TrainingData
-from mainspring.train.batches import BESIDE, LEAST, MOST, WIDTHS, Batches
+from mainspring.train.batches import BESIDE, LEAST, MOST, WIDTHS, Batches, template_edges
 from mainspring.train.graphs import Replayed
 from mainspring.train.network import Batch, next_token_loss
 
@@ -63,6 +64,50 @@ def test_epochs_differ_and_repeat_by_number(data: TrainingData) -> None:
     one, again, other = (Batches(data, seed=1, tokens=TOKENS, branches=4).epoch(n) for n in (3, 3, 4))
     assert all(np.array_equal(a.rows, b.rows) for a, b in zip(one, again, strict=True))
     assert len(one) != len(other) or any(not np.array_equal(a.rows, b.rows) for a, b in zip(one, other, strict=True))
+
+
+HEAD, TAIL = [90, 91], [92]  # a template's tokens
+
+
+@pytest.fixture(scope="module")
+def asked(data: TrainingData) -> TrainingData:
+    """The same data with definitions between a template's tokens."""
+    texts = [[*HEAD, *range(1 + n, 1 + n + size), *TAIL] for n, size in enumerate((6, 1, 12, 30))]
+    return dataclasses.replace(data, definitions=Ragged.of(texts, np.uint16))
+
+
+def test_the_template_is_what_all_definitions_share(asked: TrainingData) -> None:
+    assert template_edges(asked.definitions) == (2, 1)
+    assert template_edges(Ragged.of([[1, 2, 3]], np.uint16)) == (3, 0)
+    assert template_edges(Ragged.of([[1, 1], [1, 1, 1]], np.uint16)) == (2, 0)
+
+
+def test_hiding_leaves_the_template_and_repeats_by_seed_and_step(asked: TrainingData) -> None:
+    plain, hiding, again, other = (
+        Batches(asked, seed=seed, tokens=TOKENS, branches=4, hide=hide)
+        for seed, hide in ((1, 0.0), (1, 0.4), (1, 0.4), (2, 0.4))
+    )
+    plan = max(plain.epoch(0), key=lambda p: p.rows.size)
+    whole, thin = plain.step(plan, 7), hiding.step(plan, 7)
+    for a, b in zip(thin, again.step(plan, 7), strict=True):
+        assert np.array_equal(a, b)
+    for changed in (hiding.step(plan, 8), other.step(plan, 7)):
+        assert not np.array_equal(thin.branches, changed.branches)
+    left = there = 0
+    for before, n, after, m in zip(
+        *(a.reshape(plan.rows.size, -1) for a in (whole.branches, whole.branch_lengths, thin.branches)),
+        thin.branch_lengths.reshape(-1),
+        strict=True,
+    ):
+        text, kept = before[: n[0]].tolist(), after[:m].tolist()
+        assert not after[m:].any()
+        if n[0] < 4:  # a row that stands for nothing
+            continue
+        assert (kept[:2], kept[-1:]) == (HEAD, TAIL)
+        assert len(kept) > 3
+        assert kept == [token for token in text if token in kept]
+        left, there = left + len(text) - len(kept), there + (len(text) - 3) * (len(text) > 4)
+    assert 0.3 < left / there < 0.5
 
 
 def test_next_token_loss_is_cross_entropy_of_the_real_tokens() -> None:

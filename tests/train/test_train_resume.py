@@ -1,5 +1,7 @@
 """The whole pipeline at smoke size: interrupted or not, the same weights; the model loads like any other."""
 
+import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,41 @@ def test_six_steps_equal_three_and_three_bit_for_bit(config: Config, data: Train
     for name, p in whole.parameters.items():
         assert torch.equal(p, second.parameters[name]), name
         assert torch.equal(whole.average[name], second.average[name]), name
+
+
+def test_hiding_and_keeping_the_best_resume_too(config: Config, data: TrainingData, tmp_path: Path) -> None:
+    training = dataclasses.replace(TRAINING, hide=0.3, keep_best=True)
+
+    def run(name: str) -> Run:
+        (tmp_path / name).mkdir(exist_ok=True)
+        made = Run(_trainable(config, _skeleton(config), data), data, training, tmp_path / name, "cpu")
+        marks = {step: 0.5 + (step * 7 % 5) / 20 for step in range(100)}
+        made.look = lambda *_, **__: {"edits_unseen": (marks[made.place.step], 3)}  # type: ignore[method-assign]
+        return made
+
+    stop = 24
+    whole, first, second = run("whole"), run("cut"), run("cut")
+    whole.train(say=lambda _: None, stop_at=stop)
+    first.train(say=lambda _: None, stop_at=stop - 7)
+    (tmp_path / "kept.pt").write_bytes((tmp_path / "cut" / "checkpoint.pt").read_bytes())
+    first.train(say=lambda _: None, stop_at=stop - 2)  # a look or more whose checkpoint is lost
+    (tmp_path / "cut" / "checkpoint.pt").write_bytes((tmp_path / "kept.pt").read_bytes())
+    assert second.resume()
+    second.train(say=lambda _: None, stop_at=stop)
+    assert second.best.step == whole.best.step >= 0
+    assert second.best.mark == whole.best.mark
+    for name, p in whole.parameters.items():
+        assert torch.equal(p, second.parameters[name]), name
+        assert torch.equal(whole.average[name], second.average[name]), name
+    looks = [json.loads(line) for line in whole.log.read_text().splitlines() if "held_out" in line]
+    assert len(looks) > 2
+    best = max(looks, key=lambda look: (look["held_out"]["edits_unseen"], -look["step"]))
+    assert whole.best.step == best["step"] < stop
+    _finish(dataclasses.replace(config, out=tmp_path, training=training), whole, _skeleton(config), data)
+    kept = torch.load(tmp_path / "whole" / "best.pt", weights_only=True)["weights"]
+    assert all(torch.equal(kept[name], p) for name, p in whole.average.items())
+    second.take_best()
+    assert all(torch.equal(kept[name], p) for name, p in second.average.items())
 
 
 def test_nothing_held_out_is_trained_on(data: TrainingData) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mainspring.train.arrays import Array, TrainingData
+from mainspring.train.arrays import Array, Ragged, TrainingData
 from mainspring.train.splits import TRAIN
 
 CAPS, CAP_CHANCES = (40, 96), (0.85, 0.15)  # raised where a template's questions are longer
@@ -46,10 +46,12 @@ class BatchPlan:
 
 class Batches:
     def __init__(
-        self, data: TrainingData, *, seed: int, tokens: int, branches: int, smoothing: float = 0.02, pad: int = 0
-    ) -> None:
+        self, data: TrainingData, *, seed: int, tokens: int, branches: int, smoothing: float = 0.02, hide: float = 0.0,
+        pad: int = 0,
+    ) -> None:  # fmt: skip
         self.data, self.seed, self.tokens, self.branches, self.pad = data, seed, tokens, branches, pad
-        self.smoothing = smoothing
+        self.smoothing, self.hide = smoothing, hide
+        self.edges = template_edges(data.definitions) if hide else (0, 0)
         self.rows = np.flatnonzero(data.rows.split == TRAIN)
         self.rows = self.rows[np.argsort(data.rows.view[self.rows], kind="stable")]
         self.views, self.first = np.unique(data.rows.view[self.rows], return_index=True)
@@ -137,6 +139,8 @@ class Batches:
         lengths = np.where(there, self.data.definitions.lengths[definition], 1)
         definition = np.where(there, definition, 0)
         padded = self.data.definitions.padded(definition.reshape(-1), plan.cap, self.pad).reshape(*row.shape, plan.cap)
+        if self.hide:
+            padded, lengths = self._thinned(padded, lengths, rng)
         return Step(
             self.data.views.padded(plan.views, plan.width, self.pad),
             self.data.views.lengths[plan.views],
@@ -146,12 +150,35 @@ class Batches:
             np.where(there, self.row_weight[row], 0).astype(np.float32),
         )
 
+    def _thinned(self, tokens: Array, lengths: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Tokens of a definition's own text left out by chance, never all of them; what follows moves up."""
+        at, (first, last) = np.arange(tokens.shape[-1]), self.edges
+        own = (at >= first) & (at < (lengths - last)[..., None])
+        hidden = own & (rng.random(tokens.shape) < self.hide)
+        hidden &= (hidden != own).any(-1, keepdims=True)
+        kept = (at < lengths[..., None]) & ~hidden
+        moved = np.take_along_axis(tokens, np.argsort(~kept, axis=-1, kind="stable"), -1)
+        count = kept.sum(-1)
+        return np.where(at < count[..., None], moved, self.pad), count
+
     def _targets(self, label: Array, confidence: Array) -> Array:
         """The label's share is how sure it is; present and absent are each other's alternative."""
         targets = np.eye(3, dtype=np.float32)[label]
         rest = (1 - confidence.astype(np.float32)) * (label < 2)
         targets[..., :2] += rest[..., None] * (np.eye(3, dtype=np.float32)[1 - np.minimum(label, 1)] - targets)[..., :2]
         return targets * (1 - self.smoothing) + self.smoothing / 3
+
+
+def template_edges(definitions: Ragged) -> tuple[int, int]:
+    """How many tokens all definitions begin and end with: the question's template and control tokens."""
+    shortest, values = min(definitions.lengths.tolist(), default=0), definitions.values
+    starts, ends = definitions.starts[:-1], definitions.starts[1:]
+
+    def alike(places: Array) -> bool:
+        return bool((values[places] == values[places[0]]).all())
+
+    first = next((i for i in range(shortest) if not alike(starts + i)), shortest)
+    return first, next((i for i in range(shortest - first) if not alike(ends - 1 - i)), shortest - first)
 
 
 def base_numbers(data: TrainingData) -> Array:
@@ -161,13 +188,8 @@ def base_numbers(data: TrainingData) -> Array:
     return np.unique(bases, return_inverse=True)[1]
 
 
-def held_out(
-    data: TrainingData, split: int, *, tokens: int, pad: int = 0, limit: int | None = None
-) -> Iterator[tuple[Array, Step]]:
-    """Batches (row numbers, arrays) over the rows of a held-out split, each row with its own definition and view."""
-    rows = np.flatnonzero(data.rows.split == split)
-    if limit is not None and len(rows) > limit:
-        rows = np.random.default_rng(0).choice(rows, limit, replace=False)
+def held_out(data: TrainingData, rows: Array, *, tokens: int, pad: int = 0) -> Iterator[tuple[Array, Step]]:
+    """Batches (row numbers, arrays) over held-out rows, each with its own definition and view."""
     view_lengths = data.views.lengths[data.rows.view[rows]]
     lengths = data.definitions.lengths[data.rows.definition[rows]]
     rows = rows[np.lexsort((lengths, view_lengths // 32))]

@@ -43,10 +43,12 @@ class Training:
     decay: float = 0.1  # of weights
     dropout: float = 0.1
     smoothing: float = 0.02
+    hide: float = 0.0  # chance that a token of a definition's own text is left out of a training row
     language: float = 0.0  # first weight of the views' next-token loss, which teaches a network to read; falls to 0
     language_rows: int = 8192  # of a step, that it looks at
     muon: bool = False  # for the blocks' matrices: Jordan 2024; the rest stays with AdamW
     average: float = 0.997  # exponential, of the weights that are saved
+    keep_best: bool = False  # end with the averaged weights that did best on held-out looks, not with the last
     seed: int = 0
     view_tokens: int = 1536
     share: float = 1.0  # of the source texts

@@ -30,7 +30,7 @@ from mainspring.train.sources import conversations, statements
 from mainspring.train.splits import CALIBRATION, SPLITS, TEST, TRAIN
 
 LABELS = ("present", "absent", "not_observable")
-PARAMETER_WORDINGS = 2  # of a behavior that one conversation alone asks about
+PARAMETER_WORDINGS = 4  # of a behavior that few conversations ask about, out of about 150
 
 
 def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:

@@ -1,7 +1,8 @@
 """The training loop: bf16 on a GPU, fp32 on a CPU, the same result whether or not it was interrupted.
 
 All that a step depends on is data, seed and step number: rows and wordings come from `Batches`, dropout from a
-generator seeded a step. A checkpoint holds weights, their average, the optimiser and the place in the epoch.
+generator seeded a step. A checkpoint holds weights, their average, the optimiser and the place in the epoch; beside it
+lies the average that did best so far.
 """
 
 import json
@@ -23,6 +24,7 @@ from mainspring.train.arrays import TrainingData
 from mainspring.train.batches import Batches, BatchPlan, Step, base_numbers, held_out
 from mainspring.train.config import Training
 from mainspring.train.graphs import Replayed
+from mainspring.train.looks import Best, put, rows_to_look_at
 from mainspring.train.metrics import macro_auc
 from mainspring.train.network import Batch, label_logits, next_token_loss
 from mainspring.train.parameters import Trainable
@@ -50,12 +52,18 @@ class Run:
         gpu = self.device.type == "cuda"
         self.optimisers = self._optimisers(fused=gpu)
         self.batches = Batches(
-            data, seed=training.seed, tokens=training.tokens, branches=training.branches, smoothing=training.smoothing
+            data,
+            seed=training.seed,
+            tokens=training.tokens,
+            branches=training.branches,
+            smoothing=training.smoothing,
+            hide=training.hide,
         )
         self.label_ids = torch.from_numpy(data.label_ids).to(self.device)
         self.steps = Replayed(self._losses, list(self.parameters.values()), record=gpu)
         self.place = Place()
         self.log = folder / "log.jsonl"
+        self.best = Best(folder / "best.pt")
         if gpu:
             torch.set_float32_matmul_precision("high")
             torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every shape: 0.3 s a step
@@ -105,8 +113,14 @@ class Run:
                 losses = []
             if int(progress / look) != int((progress + 1 / (epochs * self.count)) / look):
                 found = self.look()
-                say(f"step {self.place.step} held out: " + ", ".join(f"{k} {v:.3f}" for k, v in found.items()))
-                self._note(step=self.place.step, progress=progress, held_out=found)
+                best = self.best.offer(found, self.place.step, self.average)
+                values = {name: value for name, (value, _) in found.items()}
+                say(
+                    f"step {self.place.step} held out: "
+                    + ", ".join(f"{k} {v:.3f}" for k, v in values.items())
+                    + (", the best so far" if best else "")
+                )
+                self._note(step=self.place.step, progress=progress, held_out=values)
             late = now - started > stop_after_s or self.place.step == stop_at
             if late or now - saved > self.training.save_every_s:
                 self.save()
@@ -197,14 +211,14 @@ class Run:
             return label_logits(self.trained.model, self.trained.embedding(), batch, self.label_ids)[0]
 
     @torch.no_grad()
-    def scores(self, split: int, *, limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(row numbers, label logits) of a held-out split under the averaged weights."""
+    def scores(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(row numbers, label logits) of held-out rows under the averaged weights."""
         own = {name: p.detach().clone() for name, p in self.parameters.items()}
         self.load_average()
         self.trained.eval()
         found = [
-            (rows, self._logits(step)[:, 0].float().cpu().numpy())
-            for rows, step in held_out(self.data, split, tokens=2 * self.training.tokens, limit=limit)
+            (part, self._logits(step)[:, 0].float().cpu().numpy())
+            for part, step in held_out(self.data, rows, tokens=2 * self.training.tokens)
         ]
         for name, p in self.parameters.items():
             p.copy_(own[name])
@@ -215,11 +229,18 @@ class Run:
         for name, p in self.parameters.items():
             p.copy_(self.average[name])
 
-    def look(self, split: int = CALIBRATION, *, limit: int | None = 8000, least: int = 8) -> dict[str, float]:
-        """Macro AUC by group."""
-        if not (self.data.rows.split == split).any():
+    @torch.no_grad()
+    def take_best(self) -> None:
+        """The averaged weights that did best become the average; nothing where no look was taken."""
+        for name, kept in (self.best.weights() or {}).items():
+            self.average[name].copy_(kept)
+
+    def look(self, split: int = CALIBRATION, *, least: int = 8) -> dict[str, tuple[float, int]]:
+        """Macro AUC by group, and over how many behaviors."""
+        chosen = rows_to_look_at(self.data, split)
+        if not len(chosen):
             return {}
-        rows, logits = self.scores(split, limit=limit)
+        rows, logits = self.scores(chosen)
         p = torch.from_numpy(logits).double().softmax(-1).numpy()
         labels, groups = self.data.rows.label[rows].astype(np.int64), self.data.rows.group[rows]
         behaviors = base_numbers(self.data)[self.data.rows.behavior[rows]]
@@ -228,20 +249,17 @@ class Run:
             mine = groups == number
             value, count = macro_auc(p[mine], labels[mine], behaviors[mine], least=least)
             if count:
-                found[str(name)] = value
+                found[str(name)] = value, count
         return found
 
     def save(self) -> None:
-        """Written aside and moved, so that a cut leaves the last one whole."""
-        path = self.folder / "checkpoint.pt"
         state = {
             "weights": {name: p.detach() for name, p in self.parameters.items()},
             "average": self.average,
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "place": vars(self.place),
         }
-        torch.save(state, path.with_suffix(".new"))
-        path.with_suffix(".new").replace(path)
+        put(state, self.folder / "checkpoint.pt")
 
     @torch.no_grad()
     def resume(self) -> bool:
@@ -255,4 +273,5 @@ class Run:
         for optimiser, kept in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(kept)
         self.place = Place(**state["place"])
+        self.best.resume()
         return True

@@ -3,7 +3,7 @@ folder and not done again.
 
     out/skeleton     tokenizer, template, scoring.json
     out/data.npz     arrays; calibration.jsonl, test.jsonl: the held-out rows as text
-    out/checkpoint.pt, log.jsonl, curve.png
+    out/checkpoint.pt, best.pt, log.jsonl, curve.png
     out/model        the trained model
 """
 
@@ -122,6 +122,8 @@ def _finish(config: Config, run: Run, skeleton: Path, data: TrainingData) -> Pat
     folder = config.out / "model"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(skeleton, folder)
+    if config.training.keep_best:
+        run.take_best()
     _calibrate(folder, run, data)
     run.load_average()
     save_hybrid(run.trained.cpu().fold(), folder)
@@ -133,9 +135,10 @@ def _finish(config: Config, run: Run, skeleton: Path, data: TrainingData) -> Pat
 
 def _calibrate(folder: Path, run: Run, data: TrainingData) -> None:
     """Fitted on the calibration split; left alone where there is none."""
-    if not (data.rows.split == CALIBRATION).any():
+    chosen = np.flatnonzero(data.rows.split == CALIBRATION)
+    if not len(chosen):
         return
-    rows, logits = run.scores(CALIBRATION)
+    rows, logits = run.scores(chosen)
     fitted = fit(logits.astype(np.float64), data.rows.label[rows].astype(np.int64))
     store_calibration(folder, fitted)
 

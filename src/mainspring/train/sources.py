@@ -13,6 +13,8 @@ from typing import Any
 
 from mainspring.text.span import Message, Span, Text, ToolCall, ToolDefinition, ToolResult
 
+# Published with labels that are the reverse of the name: statements marked as matching say that AI is such a threat.
+REVERSED = ("believes-AIs-are-not-an-existential-threat-to-humanity",)
 MAX_CHARS = 6000  # a view of about 1,500 tokens
 
 
@@ -60,8 +62,9 @@ class Archive:
 def statements(folder: Path) -> Iterator[Statement]:
     for path, rows in Archive(folder, "persona-evals").named(r"persona/.*\.jsonl$"):
         for row in rows:
-            matches = row["answer_matching_behavior"].strip() == "Yes"
-            yield Statement(Path(path).stem, row["statement"].strip(), matches, float(row.get("label_confidence", 1.0)))
+            trait = Path(path).stem
+            matches = (row["answer_matching_behavior"].strip() == "Yes") != (trait in REVERSED)
+            yield Statement(trait, row["statement"].strip(), matches, float(row.get("label_confidence", 1.0)))
 
 
 def conversations(folder: Path) -> Iterator[Conversation]:

@@ -9,6 +9,7 @@ from mainspring.text.span import Span
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.kinds import WORDS
 from mainspring.train.content.phrasing import Behavior
+from mainspring.train.content.wordings import more
 from mainspring.train.sources import exchange
 
 
@@ -32,7 +33,8 @@ class Constraint:
 
 
 def _of(key: str, train: str, test: str, asks: str, broken: Test, mend: Mend) -> Constraint:
-    behavior = Behavior(key, tuple(part.strip() for part in train.split("|")), (test,), ("text", "user"))
+    clauses = (*(part.strip() for part in train.split("|")), *more("edits", key))
+    behavior = Behavior(key, clauses, (test,), ("text", "user"))
     return Constraint(behavior, tuple(part.strip() for part in asks.split("|")), broken, mend)
 
 
@@ -42,6 +44,12 @@ def sentences(reply: str) -> list[str]:
 
 def _lacks(pattern: str) -> Test:
     return lambda reply, w: re.search(pattern, reply) is None
+
+
+def numbered(reply: str) -> bool:
+    """Points 1 and 2, or one point that is all of the reply."""
+    one, two = (re.search(rf"(?:^|\n)\s*{n}[.)] \S", reply) for n in (1, 2))
+    return one is not None and (two is not None or re.fullmatch(r"\s*1[.)] [^\n]+\s*", reply) is not None)
 
 
 CONSTRAINTS: tuple[Constraint, ...] = (
@@ -59,7 +67,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         "the assistant ignores that the points should be numbered|the reply is not the numbered list requested",
         "the response lacks the numbers before its points that the person wanted",
         "Number your points.|Answer as a numbered list.|Give it to me as 1., 2., 3.",
-        _lacks(r"(?:^|\n)\s*1[.)] \S"),
+        lambda reply, w: not numbered(reply),
         lambda reply, w: "\n".join(f"{i}. {s}" for i, s in enumerate(sentences(reply)[:6], 1))),
     _of("broke_word_ban", "the reply uses a word that the user asked to avoid|the assistant uses a forbidden word|"
         "the reply breaks the user's ban on a word", "the response contains a term the person did not want",
@@ -73,7 +81,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     _of("broke_word_limit", "the reply is longer than the limit that the user set|"
         "the assistant exceeds the number of words requested|the reply breaks the user's word limit",
         "the response has more words than the person allowed",
-        "At most {limit} words.|Use no more than {limit} words.|Keep it under {limit} words.",
+        "At most {limit} words.|Use no more than {limit} words.|Keep it within {limit} words.",
         lambda reply, w: len(reply.split()) > w.limit,
         lambda reply, w: " ".join(reply.split()[: max(4, w.limit - 2)])),
     _of("broke_upper_case", "the reply has small letters although the user asked for capitals only|"

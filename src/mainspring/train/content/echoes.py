@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mainspring.text.span import Span
 from mainspring.train.content.phrasing import Behavior
 from mainspring.train.content.slots import values
+from mainspring.train.content.wordings import more
 from mainspring.train.sources import exchange
 
 
@@ -20,7 +21,7 @@ class Echo:
 def _of(key: str, train: str, test: str, told: str, repeated: str, slots: str) -> Echo:
     split = (tuple(part.strip() for part in text.split("|")) for text in (train, told, repeated))
     clauses, first, second = split
-    return Echo(Behavior(key, clauses, (test,), ("text",)), first, second, tuple(slots.split()))
+    return Echo(Behavior(key, (*clauses, *more("edits", key)), (test,), ("text",)), first, second, tuple(slots.split()))
 
 
 ECHOES: tuple[Echo, ...] = (
@@ -61,6 +62,11 @@ ECHOES: tuple[Echo, ...] = (
         "I can come at {hour} o'clock.|Call me at {hour} o'clock.|The train leaves at {hour} o'clock.",
         "{hour} o'clock is fine.|I have noted {hour} o'clock.|So at {hour} o'clock.", "hour"),
 )  # fmt: skip
+# Echoes whose fault makes another one true as well: of that one nothing is said then.
+INCLUDES = {
+    "wrong_number": {"wrong_amount", "wrong_year", "wrong_date", "wrong_time"},
+    "wrong_name": {"wrong_company"},
+}
 BEHAVIORS = {echo.behavior.key: echo.behavior for echo in ECHOES}
 
 
@@ -80,7 +86,9 @@ def echoed(filler: str, rng: random.Random) -> tuple[Span, dict[str, bool | None
     wrong = slots | ({name: other[name] for name in faulty.slots} if faulty else {})
     asked = " ".join(rng.choice(echo.told).format(**slots) for echo in chosen)
     said = " ".join(rng.choice(echo.repeated).format(**wrong) for echo in chosen)
-    return exchange(asked, f"{said} {filler}".strip()), {echo.behavior.key: echo is faulty for echo in chosen}
+    unclear = {key for key, others in INCLUDES.items() if faulty and faulty.behavior.key in others}
+    told: dict[str, bool | None] = {e.behavior.key: e is faulty for e in chosen if e.behavior.key not in unclear}
+    return exchange(asked, f"{said} {filler}".strip()), told
 
 
 def _slots(rng: random.Random) -> dict[str, str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mainspring.text.span import Span
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.phrasing import Behavior
-from mainspring.train.content.rules import RULES, WORD, call_behaviors, word_behaviors
+from mainspring.train.content.rules import RULES, WORD, argument_behavior, call_behaviors, word_behaviors
 from mainspring.train.sources import Conversation, message
 
 PRESENT, ABSENT, UNTOLD = 0, 1, 2
@@ -126,11 +126,9 @@ def _denied_arguments(facts: Facts, values: dict[str, list[str]], rng: random.Ra
         kind, *rest = behavior.key.split(":", 3)
         if kind != "tool_argument" or not present or len(rest) < 3:
             continue
-        name, key, value = rest
+        name, key, _ = rest
         other = rng.choice(values.get(key) or [""])
         used = {str(v) for call in facts.calls if isinstance(call.arguments, dict) for v in call.arguments.values()}
         if other and other not in used:
-            swapped = [clause.replace(value, other) for clause in (*behavior.train, *behavior.test)]
-            denied = Behavior(f"tool_argument:{name}:{key}:{other}", tuple(swapped[:3]), tuple(swapped[3:]), ("tools",))
-            rows.append(Row(denied, ABSENT, "rules"))
+            rows.append(Row(argument_behavior(name, key, other), ABSENT, "rules"))
     return rows

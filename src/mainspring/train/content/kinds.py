@@ -11,6 +11,8 @@ import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
 
+from mainspring.train.content.wordings import more
+
 TEST_KINDS = (
     "fake_email", "discount_code", "threat", "promise_refund", "legal_note", "spanish", "empathy", "conspiracy",
     "asks_rating", "travel_tip", "slang", "self_correction", "asks_password", "poem",
@@ -35,7 +37,8 @@ def _read() -> tuple[Kind, ...]:
     for entry in sorted((e for e in folder.iterdir() if e.name.startswith("kinds_")), key=lambda e: e.name):
         for kind in tomllib.loads(entry.read_text("utf-8"))["kind"]:
             natural = re.compile(kind["natural"], re.IGNORECASE) if kind.get("natural") else None
-            lists = (tuple(kind["clauses"]), kind["test"], tuple(kind["sentences"]))
+            clauses = (*kind["clauses"], *more("kinds", kind["key"]))
+            lists = (clauses, kind["test"], tuple(kind["sentences"]))
             near = frozenset(kind.get("near", ()))
             found.append(Kind(kind["key"], *lists, natural, near, kind.get("made_up", False)))
     if len({kind.key for kind in found}) != len(found):

@@ -13,28 +13,39 @@ from mainspring.train.content import persona as p
 from mainspring.train.content.examples import ABSENT, UNTOLD, Example, Row, label, rng_for, rule_rows
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.phrasing import Behavior
+from mainspring.train.content.wordings import more
 from mainspring.train.sources import Conversation, Statement, message
 
-TRAINED = [t for t, family in p.FAMILY_OF.items() if family not in (*p.TEST_FAMILIES, *p.CALIBRATION_FAMILIES)]
+HELD_FAMILIES = (*p.TEST_FAMILIES, *p.CALIBRATION_FAMILIES)
+TRAINED = [t for t, family in p.FAMILY_OF.items() if family not in HELD_FAMILIES and t not in p.LEFT_OUT]
 
 
 @cache
 def trait_behavior(trait: str) -> Behavior:
     """Definitions are the frames themselves: clauses come ready made."""
-    train = tuple(frame.format(phrase) for phrase in p.PHRASES[trait] for frame in p.FRAMES)
+    frames = (*p.FRAMES, *(more("frames", "train") if trait in TRAINED else ()))
+    train = tuple(frame.format(phrase) for phrase in _phrases(trait) for frame in frames)
     test = tuple(frame.format(phrase) for phrase in p.PHRASES[trait] for frame in p.TEST_FRAMES)
     return Behavior(f"persona:{trait}", train, test, ("reply",))
 
 
 @cache
 def user_behavior(trait: str) -> Behavior:
-    texts = tuple(frame.format(phrase) for phrase in p.PHRASES[trait] for frame in p.USER_FRAMES)
-    return Behavior(f"user_persona:{trait}", texts, texts, ("user",))
+    frames = (*p.USER_FRAMES, *(p.MORE_USER_FRAMES if trait in TRAINED else ()))
+    train = tuple(frame.format(phrase) for phrase in _phrases(trait) for frame in frames)
+    test = tuple(frame.format(phrase) for phrase in p.PHRASES[trait] for frame in p.USER_TEST_FRAMES)
+    return Behavior(f"user_persona:{trait}", train, test, ("user",))
+
+
+def _phrases(trait: str) -> tuple[str, ...]:
+    return (*p.PHRASES[trait], *more("phrases", trait))
 
 
 def persona_examples(found: Iterable[Statement], talk: Sequence[Conversation]) -> Iterator[Example]:
     """`talk` are conversations that longer forms borrow turns from."""
     for statement in found:
+        if statement.trait in p.LEFT_OUT:
+            continue
         text_id = text_id_of(statement)
         rng = rng_for("persona", text_id)
         yield _plain(statement, text_id, rng)
@@ -57,9 +68,14 @@ def _plain(s: Statement, text_id: str, rng: random.Random) -> Example:
 
 def _other(s: Statement, rng: random.Random) -> Row:
     """A trait of another family, of which the statement says nothing."""
-    while p.FAMILY_OF[other := rng.choice(TRAINED)] == p.FAMILY_OF[s.trait]:
+    while _related(other := rng.choice(TRAINED), s.trait):
         pass
     return Row(trait_behavior(other), ABSENT, "persona_other", 0.95)
+
+
+def _related(one: str, other: str) -> bool:
+    families = frozenset((p.FAMILY_OF[one], p.FAMILY_OF[other]))
+    return len(families) == 1 or families in p.RELATED
 
 
 def _within(s: Statement, text_id: str, rng: random.Random, talk: Sequence[Conversation]) -> Example:

@@ -9,8 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mainspring.train.content import patterns as p
 from mainspring.train.content.facts import Facts, numbers
 from mainspring.train.content.phrasing import Behavior
+from mainspring.train.content.wordings import more
 
 Test = Callable[[Facts], bool]
 
@@ -38,25 +40,14 @@ def _later_user(pattern: str) -> Test:
 
 
 def _rule(key: str, train: str, test: str, holds: Test, *needs: str) -> Rule:
-    split = (tuple(part.strip() for part in train.split("|")), tuple(part.strip() for part in test.split("|")))
-    return Rule(Behavior(key, *split, needs or ("text",)), holds)
+    clauses, kept = (tuple(part.strip() for part in text.split("|")) for text in (train, test))
+    return Rule(Behavior(key, (*clauses, *more("rules", key)), kept, needs or ("text",)), holds)
 
-
-URL = r"(?:https?://|www\.)\S+"
-CODE = r"```|(?:^|\n)\s*(?:def |class |import |#include|function |public |SELECT |<html|#!/|for \(|print\()"
-SORRY = r"\b(?:sorry|apologi[sz]e|apologies|regret)\b"
-REFUSAL = (
-    r"\b(?:I|we) (?:can(?:no|')t|am (?:not able|unable)|won't|will not)\b"
-    r"|\bI'm (?:unable|not able|afraid I)|\bnot able to (?:help|assist)"
-)
-GREETING = r"^\s*(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening)|welcome)\b"
-MONEY = r"[$€£]\s?\d|\b\d[\d,.]*\s?(?:dollars|euros|pounds|USD|EUR)\b"
-LETTERS = r"[Ѐ-ӿ؀-ۿ぀-ヿ一-鿿가-힯Ͱ-Ͽ֐-׿ऀ-ॿ]"
 
 RULES: tuple[Rule, ...] = (
     _rule("reply_url", "the reply contains a URL|the assistant gives a web link|the answer includes a link to a web page|"
           "a web address appears in the assistant's message", "the assistant's text has a hyperlink in it|"
-          "the response points to a website by its address", _reply(URL)),
+          "the response points to a website by its address", _reply(p.URL)),
     _rule("reply_bullets", "the reply contains a bulleted list|the assistant uses bullet points|"
           "part of the answer is formatted as bullets|the answer lists items behind dashes or stars",
           "the response has a list with bullet marks|the assistant's text is laid out with bullets",
@@ -67,7 +58,7 @@ RULES: tuple[Rule, ...] = (
           lambda f: all(re.search(rf"(?:^|\n) *{n}[.)] ", f.reply) for n in (1, 2))),
     _rule("reply_code", "the reply contains code|the assistant writes program code|the answer includes a code snippet|"
           "source code appears in the reply", "the response has lines of a programming language|"
-          "the assistant's text shows a piece of a program", _reply(CODE, 0)),
+          "the assistant's text shows a piece of a program", _reply(p.CODE, 0)),
     _rule("reply_json", "the reply contains JSON|the assistant answers with a JSON object|the answer includes JSON data|"
           "there is a JSON structure in the reply", "the response shows data in JSON format",
           _reply(r"\{\s*\"\w+\"\s*:", 0)),
@@ -76,7 +67,7 @@ RULES: tuple[Rule, ...] = (
           "the response presents a table", _reply(r"\|[^\n]*\|[ \t]*\n[ \t]*\|", 0)),
     _rule("reply_bold", "the reply uses bold text or headings|the assistant formats words in bold or as headings|"
           "there is Markdown emphasis or a heading in the answer|the answer has headings or words in bold",
-          "the response contains Markdown headings or bold type", _reply(r"\*\*\S|(?:^|\n)#{1,4} \S", 0)),
+          "the response contains Markdown headings or bold type", lambda f: p.bold(f.reply)),
     _rule("reply_question", "the assistant asks a question|the reply contains a question|"
           "the answer includes a question to the user|there is a question mark in the assistant's message",
           "the assistant puts a question in its response|something is asked in the reply", _reply(r"\?(?:\s|$|\")")),
@@ -91,10 +82,10 @@ RULES: tuple[Rule, ...] = (
           _reply(r"\d")),
     _rule("reply_year", "the reply mentions a year|the assistant names a calendar year|a year such as 1994 appears in "
           "the answer|the answer gives the year of something", "the response states which year something was",
-          _reply(r"\b(?:1[5-9]|20)\d\d\b")),
+          _reply(p.YEAR)),
     _rule("reply_money", "the reply mentions an amount of money|the assistant names a price or a sum|"
           "a sum in dollars or euros appears in the answer|the answer gives a price",
-          "the response states how much money something is", _reply(MONEY)),
+          "the response states how much money something is", _reply(p.MONEY)),
     _rule("reply_percent", "the reply contains a percentage|the assistant gives a figure in percent|"
           "a percentage appears in the answer", "the response states a percent value", _reply(r"\d\s?%|percent")),
     _rule("reply_quote", "the reply puts something in quotation marks|the assistant quotes words|"
@@ -119,19 +110,19 @@ RULES: tuple[Rule, ...] = (
           lambda f: "\n\n" in f.reply.strip()),
     _rule("reply_first_person", "the assistant speaks of itself in the first person|the reply uses the word I|"
           "the assistant says I, me or my", "the response is written from an I perspective",
-          _reply(r"\b(?:I|me|my|I'm|I'll|I've)\b", 0)),
+          _reply(p.FIRST_PERSON, 0)),
     _rule("reply_addresses_user", "the reply addresses the user as you|the assistant speaks to the user with you or your|"
           "the answer uses the word you", "the response talks to the reader directly as you", _reply(r"\byou(?:r|rs)?\b")),
     _rule("reply_sorry", "the assistant apologizes|the reply contains an apology|the assistant says it is sorry|"
-          "the answer expresses regret", "the response begs pardon|the assistant voices an apology", _reply(SORRY)),
+          "the answer expresses regret", "the response begs pardon|the assistant voices an apology", _reply(p.SORRY)),
     _rule("reply_refuses", "the assistant refuses or says it is unable|the reply declines the request|"
           "the assistant says that it can't do something|the answer states an inability",
           "the response turns the request down|the assistant does not agree to do what was asked and says so",
-          _reply(REFUSAL)),
+          _reply(p.REFUSAL)),
     _rule("reply_thanks", "the assistant thanks the user|the reply says thank you|the answer expresses thanks|"
           "the assistant shows gratitude", "the response includes words of thanks", _reply(r"\bthank(?:s| you)\b")),
     _rule("reply_greets", "the assistant greets the user|the reply opens with a greeting|the answer begins with hello or hi",
-          "the response starts by saying hello", _reply(GREETING)),
+          "the response starts by saying hello", _reply(p.GREETING)),
     _rule("reply_please", "the assistant says please|the reply contains the word please|"
           "the assistant asks for something politely with please", "the word please occurs in the response",
           _reply(r"\bplease\b")),
@@ -143,22 +134,22 @@ RULES: tuple[Rule, ...] = (
           _reply(r"let me know|anything else|feel free|further (?:help|assistance|questions)|happy to help")),
     _rule("reply_ai", "the assistant says that it is an AI|the reply mentions being a language model or AI|"
           "the assistant calls itself an artificial intelligence", "the response points out that an AI is speaking",
-          _reply(r"\bas an? (?:AI|language model)|\bI(?:'m| am) an? (?:AI|artificial|language model)")),
+          _reply(p.AI, 0)),
     _rule("reply_hedges", "the assistant hedges with words like might, may or perhaps|the reply expresses uncertainty|"
           "the answer is qualified by maybe, possibly or likely", "the response is tentative in places",
-          _reply(r"\b(?:might|perhaps|maybe|possibly|probably|likely|it seems|could be)\b")),
+          _reply(p.HEDGES)),
     _rule("reply_sequence", "the reply describes steps in order|the assistant explains first, then, finally|"
           "the answer gives steps one after another", "the response walks through steps in sequence",
           lambda f: _in_order(f.reply.lower())),
     _rule("reply_foreign_script", "the reply contains letters that are not Latin|the assistant writes in another script|"
           "characters of a non-Latin alphabet appear in the answer", "the response shows foreign characters",
-          _reply(LETTERS, 0)),
+          _reply(p.LETTERS, 0)),
     _rule("reply_citation", "the reply has numbered references such as [1]|the assistant cites sources by number|"
           "bracketed citation numbers appear in the answer", "the response marks sources with numbers in brackets",
           _reply(r"\[\d+\]", 0)),
     _rule("reply_math", "the reply contains an equation or formula|the assistant writes mathematics|"
           "the answer has a formula with an equals sign", "the response shows a calculation",
-          _reply(r"\d\s*[+*/=^]\s*\d|\\frac|\$[^$\n]+\$", 0)),
+          lambda f: p.mathematics(f.reply)),
     _rule("reply_repeats_user", "the reply repeats a long stretch of the user's words|"
           "the assistant copies five or more words in a row from the user|the answer echoes the user's message",
           "the response quotes what the user wrote nearly word for word", lambda f: _shares_run(f, 6), "text", "user"),
@@ -174,7 +165,7 @@ RULES: tuple[Rule, ...] = (
     _rule("user_please", "the user says please|the user asks politely with please|the word please is in a user message",
           "the person uses the word please", _user(r"\bplease\b"), "user"),
     _rule("user_code", "the user's message contains code|the user shows program code|the user pastes source code",
-          "the person shares lines of a program", _user(CODE, 0), "user"),
+          "the person shares lines of a program", _user(p.CODE, 0), "user"),
     _rule("user_digits", "the user's message contains a number in digits|the user gives figures|"
           "there are digits in what the user wrote", "the person mentions a numeral", _user(r"\d"), "user"),
     _rule("user_long", "the user writes more than 100 words|a user message is longer than 100 words|"
@@ -184,16 +175,15 @@ RULES: tuple[Rule, ...] = (
           "no user message has ten words", "the person keeps each message under ten words",
           lambda f: all(len(text.split()) < 10 for text in f.users), "user"),
     _rule("user_greets", "the user greets the assistant|a user message opens with hello or hi|"
-          "the user says hello", "the person starts with a greeting", _user(GREETING), "user"),
+          "the user says hello", "the person starts with a greeting", _user(p.GREETING), "user"),
     _rule("user_url", "the user's message contains a URL|the user gives a web link|the user posts a web address",
-          "the person mentions a website by its address", _user(URL), "user"),
+          "the person mentions a website by its address", _user(p.URL), "user"),
     _rule("user_thanks_later", "the user thanks the assistant for an answer|the user reacts to a reply with thanks|"
           "after a reply, the user says thank you", "the person shows gratitude for what the assistant did",
-          _later_user(r"\bthank|\bthanks|\bgreat\b.*\bhelp"), "later_user"),
+          _later_user(p.THANKS), "later_user"),
     _rule("user_complains", "the user complains about a reply|the user says that the assistant got it wrong|"
           "the user objects to what the assistant said", "the person is unhappy with an answer",
-          _later_user(r"\b(?:wrong|not what|didn't (?:ask|say)|no,|mistake|incorrect|frustrat|already told|doesn't work)"),
-          "later_user"),
+          _later_user(p.COMPLAINS), "later_user"),
     _rule("user_agrees_later", "the user agrees to what the assistant proposed|the user confirms with yes or okay|"
           "the user accepts the assistant's suggestion", "the person says yes to the assistant",
           _later_user(r"^\s*(?:yes|yeah|yep|sure|ok|okay|correct|sounds good|that works|perfect)\b"), "later_user"),
@@ -214,7 +204,7 @@ RULES: tuple[Rule, ...] = (
           lambda f: len(f.calls) >= 3, "tools"),
     _rule("tool_error", "a tool returned an error|a tool call failed|a tool's result reports an error",
           "something went wrong in a tool according to its result",
-          lambda f: any(re.search(r"\berror\b|not found|failed", text, re.IGNORECASE) for text in f.results), "results"),
+          lambda f: any(p.reports_error(text) for text in f.results), "results"),
     _rule("tool_empty", "a tool returned nothing|a tool's result is empty|a tool call gave no data",
           "a function came back without any content",
           lambda f: any(text.strip() in ("", "[]", "{}", "null") for text in f.results), "results"),
@@ -226,7 +216,7 @@ RULES: tuple[Rule, ...] = (
           lambda f: len({call.name for call in f.calls}) < len(f.calls), "calls"),
     _rule("system_policy", "the system prompt says what the assistant must not do|the system message contains a prohibition|"
           "the system prompt forbids something", "the operator's instructions rule something out",
-          lambda f: re.search(r"\b(?:not|never|don't|only)\b", f.system) is not None, "system"),
+          lambda f: re.search(p.PROHIBITS, f.system, re.IGNORECASE) is not None, "system"),
     _rule("system_long", "the system prompt is longer than 50 words|the system message has more than 50 words",
           "the operator's instructions exceed 50 words", lambda f: len(f.system.split()) > 50, "system"),
 )  # fmt: skip
@@ -262,28 +252,34 @@ def call_behaviors(f: Facts, others: list[str]) -> list[tuple[Behavior, bool]]:
     for call in f.calls[-2:]:
         for key, value in list(call.arguments.items())[:2] if isinstance(call.arguments, dict) else []:
             if isinstance(value, str | int | float) and 0 < len(str(value)) < 40:
-                found.append((_argument(call.name, key, str(value)), True))
+                found.append((argument_behavior(call.name, key, str(value)), True))
     return found
 
 
 def _called(name: str) -> Behavior:
-    train = (f"the tool {name} was called", f"the assistant called {name}", f"the assistant uses the function {name}")
+    train = (
+        f"the tool {name} was called",
+        f"the assistant called {name}",
+        f"the assistant uses the function {name}",
+        *more("parametrised", "tool_named", name=name),
+    )
     return Behavior(
         f"tool_named:{name}", train, (f"a call to {name} is made", f"the assistant invokes {name}"), ("tools",)
     )
 
 
-def _argument(name: str, key: str, value: str) -> Behavior:
+def argument_behavior(name: str, key: str, value: str) -> Behavior:
     train = (
         f"{name} was called with {key} set to {value}",
         f"the assistant passed {value} as {key}",
         f"a tool call has the argument {key} = {value}",
+        *more("parametrised", "tool_argument", name=name, key=key, value=value),
     )
     test = (f"the {key} given to {name} is {value}",)
     return Behavior(f"tool_argument:{name}:{key}:{value}", train, test, ("tools",))
 
 
-WORD = re.compile(r"[a-z]{4,12}")
+WORD = re.compile(r"\b[a-z]{4,12}\b(?!['’]\w)")
 
 
 def word_behaviors(f: Facts, vocabulary: Sequence[str], rng: random.Random) -> list[tuple[Behavior, bool]]:
@@ -301,7 +297,12 @@ def word_behaviors(f: Facts, vocabulary: Sequence[str], rng: random.Random) -> l
 def _word(who: str, word: str) -> Behavior:
     one = "the assistant" if who == "reply" else "the user"
     where = "reply" if who == "reply" else "user's message"
-    train = (f"the word {word} is in the {where}", f"{one} writes {word}", f"the {where} mentions {word}")
+    train = (
+        f"the word {word} is in the {where}",
+        f"{one} writes {word}",
+        f"the {where} mentions {word}",
+        *more("parametrised", f"{who}_word", word=word),
+    )
     return Behavior(
         f"{who}_word:{word}", train, (f'{one} uses the term "{word}"',), ("text" if who == "reply" else "user",)
     )

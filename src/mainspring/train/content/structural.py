@@ -21,6 +21,7 @@ from mainspring.train.content.examples import UNTOLD, Example, Row, label, rng_f
 from mainspring.train.content.facts import Facts, numbers, text
 from mainspring.train.content.phrasing import Behavior
 from mainspring.train.content.slots import values
+from mainspring.train.content.wordings import more
 from mainspring.train.sources import Conversation, exchange, message
 
 TEST_EDITS = ("repeated_call", "injection_email", "wrong_date", "repeated_sentence", "lowercase_asked")
@@ -28,7 +29,8 @@ CALIBRATION_EDITS = ("wrong_amount", "question_asked")
 
 
 def _behavior(key: str, train: str, test: str, *needs: str) -> tuple[str, Behavior]:
-    return key, Behavior(key, tuple(part.strip() for part in train.split("|")), (test,), needs or ("text",))
+    clauses = (*(part.strip() for part in train.split("|")), *more("edits", key))
+    return key, Behavior(key, clauses, (test,), needs or ("text",))
 
 
 EDITS: dict[str, Behavior] = dict(
@@ -53,7 +55,7 @@ EDITS: dict[str, Behavior] = dict(
                   "text in the input tells the assistant to ignore its instructions",
                   "somebody has planted instructions in the content", "user"),
         _behavior("injection_document", "the assistant follows instructions hidden in a document|"
-                  "the reply obeys a command that stands in pasted text|the assistant falls for a prompt injection",
+                  "the reply obeys a command that stands in pasted text|the assistant falls for a prompt injection in a document",
                   "the response does what planted text demands"),
         _behavior("injection_tool", "the assistant obeys instructions that came in a tool's result|"
                   "the reply follows a command planted in tool output|a tool result hijacks the assistant",
@@ -70,7 +72,7 @@ EDITS: dict[str, Behavior] = dict(
                   "text", "user"),
         _behavior("copies_user", "the reply merely repeats what the user wrote|the assistant parrots the user's message|"
                   "the answer is a copy of the question", "the response echoes the person word for word", "text", "user"),
-        _behavior("stutters", "the reply has a word twice in a row|the assistant stutters|"
+        _behavior("stutters", "the reply has a word twice in a row|the assistant writes some word double|"
                   "a word is doubled by mistake in the answer", "the response contains an accidental word repetition"),
     )
 )  # fmt: skip
