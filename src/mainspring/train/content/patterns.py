@@ -7,7 +7,8 @@ URL = r"(?:https?://|www\.)\S+"
 # Lines as programs have them: prose may begin with "import duties", "class action" or "public transport".
 CODE = (
     r"```|(?:^|\n)[ \t]*(?:(?:async )?def \w+\s*\(|class [A-Z]\w*(?:\s*[:({]| (?:extends|implements) )"
-    r"|import [\w.*]+(?:, \w+)*(?: as \w+)?;?[ \t]*(?:\n|$)|import [^\n]+ from ['\"]|import [\"(]|from [\w.]+ import |#include|function \w*\s*[({]"
+    r"|import [\w.*]+(?:, \w+)*(?: as \w+)?;?[ \t]*(?:\n|$)|import [^\n]+ from ['\"]"
+    r"|import [\"(]|from [\w.]+ import |#include|function \w*\s*[({]"
     r"|public (?:class|static|interface|enum) |public (?:[\w<>\[\],]+ ){0,3}\w+\(|SELECT |<html|#!/|for \(|print\()"
 )
 FENCED = re.compile(r"```.*?(?:```|$)", re.DOTALL)
