@@ -6,6 +6,7 @@ import pytest
 from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits
 from mainspring.fleet.admission import ModelRule
+from mainspring.fleet.payloads import Payloads
 from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
@@ -167,6 +168,26 @@ def test_tokens_beyond_the_byte_cap_are_contention_that_names_the_limit() -> Non
     assert {(end.code, end.status) for end in refused} == {("router_full", 429)}
     assert all("20,000" in end.message and end.retry_after_s for end in refused)
     fleet.empty()
+
+
+def test_what_an_open_request_keeps_is_counted() -> None:
+    """A view that many share is kept once; keys and a grammar are weighed like tokens."""
+    held = Payloads()
+    first = submit(5000, 1, view_key="v")
+    held.add("a", first, "tiny")
+    alone = held.held_bytes
+    again = held.add("b", submit(5000, 1, view_key="v"), "tiny")
+    assert held.held_bytes - alone < 20_000
+    assert again.view is first.view_tokens
+    assert not again.submit.view_tokens
+    keys = tuple((f"{number:064d}", number + 1) for number in range(4096))
+    for name, fields in (("c", {"prefix_keys": keys}), ("d", {"sampling": m.Sampling(grammar="x" * 100_000)})):
+        before = held.held_bytes
+        held.add(name, submit(10, 1, **fields), "tiny")
+        assert held.held_bytes - before > 100_000
+    for name in "abcd":
+        held.release(name)
+    assert held.held_bytes == 0
 
 
 def test_a_pinned_alias_and_its_numerics() -> None:
