@@ -150,9 +150,13 @@ def _under(config: FleetConfig, base: Path, flagged: set[str]) -> FleetConfig:
     def at(key: str, value: str) -> str:
         return value if not value or key in flagged else str(base / value)
 
+    def model_at(value: str) -> str:
+        """A folder beside the file, else a name: of a hub, or of what comes with us."""
+        return str(base / value) if value and (base / value).exists() else value
+
     replace = msgspec.structs.replace
     tls = {key: at(key, getattr(config.tls, key)) for key in ("folder", "revoked", "authority")}
-    nodes = tuple(replace(node, tls=at("", node.tls), model=at("", node.model)) for node in config.nodes)
+    nodes = tuple(replace(node, tls=at("", node.tls), model=model_at(node.model)) for node in config.nodes)
     router = replace(config.router, state=at("state", config.router.state))
     return replace(config, router=router, tls=replace(config.tls, **tls), nodes=nodes)
 
