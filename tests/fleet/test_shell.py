@@ -1,11 +1,15 @@
 """The router's shell with real links and virtual nodes: a request's way there and back, limits, refusals, drain."""
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits
 from mainspring.fleet.admission import ModelRule
+from mainspring.fleet.bundles import BundleCache
 from mainspring.fleet.payloads import Payloads
 from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
@@ -97,6 +101,15 @@ def test_a_generation_streams_its_tokens_and_ends() -> None:
     assert isinstance(end, m.LeaseEnded)
     assert (end.finish, end.tokens) == ("length", 45)
     assert not node.leases
+    fleet.empty()
+
+
+def test_more_tokens_than_a_lease_has_room_for_are_refused_and_harm_no_node() -> None:
+    fleet, [node], client = up({"limits": Limits(slots=1)})
+    stream = client.open(generation(tokens=1 << 30))
+    fleet.run(1.0)
+    assert client.refusal(stream) == "too_large"
+    assert node.closed is None
     fleet.empty()
 
 
@@ -308,6 +321,13 @@ def test_bundles_are_fetched_once_and_handed_to_clients() -> None:
     end = client.ends[nothing]
     assert isinstance(end, m.BundleEnd)
     assert not end.found
+
+
+def test_a_folder_that_can_not_be_made_leaves_bundles_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where a folder should be")
+    bundles = BundleCache(tmp_path / "state" / "bundles")
+    bundles.put("b", b"packed", size=6, sha256=hashlib.sha256(b"packed").hexdigest())
+    assert bundles.get("b") == b"packed"
 
 
 def test_status_tells_the_truth() -> None:
