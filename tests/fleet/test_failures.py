@@ -396,3 +396,13 @@ def test_a_fault_of_the_core_answers_everything_and_starts_over(monkeypatch: pyt
     assert client.closed is None
     assert fleet.shell.tally.counts.pop("faults") == 1
     fleet.empty()
+
+
+def test_one_name_does_not_keep_the_others_out() -> None:
+    fleet = Fleet(Settings(max_links=64))
+    for number in range(64):
+        Client(fleet, instance=number)
+    Node(fleet, "ant", cost=SLOW)
+    fleet.run(1.0)
+    assert fleet.shell.book.nodes
+    assert len(fleet.shell.book) == 17

@@ -42,6 +42,7 @@ numerics = ["fp32"]
 def test_a_whole_fleet_from_one_file(tmp_path: Path) -> None:
     path = tmp_path / "fleet.toml"
     path.write_text(WHOLE)
+    (tmp_path / "models/tiny").mkdir(parents=True)
     config = read_config(path)
     settings = config.settings()
     assert config.address == ("0.0.0.0", 7000)  # noqa: S104 - nothing is bound
@@ -54,6 +55,14 @@ def test_a_whole_fleet_from_one_file(tmp_path: Path) -> None:
     assert command[command.index("--join") + 1] == "127.0.0.1:7000"
     assert command[command.index("--model") + 1] == str(tmp_path / "models/tiny")
     assert command[-2:] == ["--device", "cpu"]
+
+
+@pytest.mark.parametrize("model", ["embedded", "owner/name"])
+def test_a_model_that_is_no_folder_is_a_name(tmp_path: Path, model: str) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(f'[tls]\nauthority = "pki"\n[[node]]\nname = "ant"\nmodel = "{model}"\n')
+    command = node_command(read_config(path), "ant", 7000)
+    assert command[command.index("--model") + 1] == model
 
 
 def test_without_a_file_everything_has_its_default() -> None:
@@ -84,6 +93,9 @@ def test_flags_go_over_the_file(tmp_path: Path) -> None:
         ('[[class]]\nname = "a"\npriority = 1\n[[class]]\nname = "a"\npriority = 2', "class.name"),
         ('[[node]]\nname = "../x"\nmodel = "m"', "node"),
         ('[[node]]\nname = "x"\nmodel = "m"', "node[0]"),
+        ('[[node]]\nname = "x\\n"\nmodel = "m"', "node"),
+        ('[[class]]\nname = "x"\npriority = 99999999999999999999', "class"),
+        ('[[class]]\nname = "x"\npriority = 1\ntoken_s = 1e6', "class"),
         ('[models.tiny]\nnumerics = ["fp7"]', "models"),
         ("[[class", "TOML"),
     ],

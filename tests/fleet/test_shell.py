@@ -1,11 +1,16 @@
 """The router's shell with real links and virtual nodes: a request's way there and back, limits, refusals, drain."""
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits
 from mainspring.fleet.admission import ModelRule
+from mainspring.fleet.bundles import BundleCache
+from mainspring.fleet.payloads import Payloads
 from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
@@ -99,6 +104,15 @@ def test_a_generation_streams_its_tokens_and_ends() -> None:
     fleet.empty()
 
 
+def test_more_tokens_than_a_lease_has_room_for_are_refused_and_harm_no_node() -> None:
+    fleet, [node], client = up({"limits": Limits(slots=1)})
+    stream = client.open(generation(tokens=1 << 30))
+    fleet.run(1.0)
+    assert client.refusal(stream) == "too_large"
+    assert node.closed is None
+    fleet.empty()
+
+
 def test_a_cancelled_generation_is_taken_back_from_the_node() -> None:
     fleet, [node], client = up({})
     stream = client.open(generation(50, 4000))
@@ -167,6 +181,26 @@ def test_tokens_beyond_the_byte_cap_are_contention_that_names_the_limit() -> Non
     assert {(end.code, end.status) for end in refused} == {("router_full", 429)}
     assert all("20,000" in end.message and end.retry_after_s for end in refused)
     fleet.empty()
+
+
+def test_what_an_open_request_keeps_is_counted() -> None:
+    """A view that many share is kept once; keys and a grammar are weighed like tokens."""
+    held = Payloads()
+    first = submit(5000, 1, view_key="v")
+    held.add("a", first, "tiny")
+    alone = held.held_bytes
+    again = held.add("b", submit(5000, 1, view_key="v"), "tiny")
+    assert held.held_bytes - alone < 20_000
+    assert again.view is first.view_tokens
+    assert not again.submit.view_tokens
+    keys = tuple((f"{number:064d}", number + 1) for number in range(4096))
+    for name, fields in (("c", {"prefix_keys": keys}), ("d", {"sampling": m.Sampling(grammar="x" * 100_000)})):
+        before = held.held_bytes
+        held.add(name, submit(10, 1, **fields), "tiny")
+        assert held.held_bytes - before > 100_000
+    for name in "abcd":
+        held.release(name)
+    assert held.held_bytes == 0
 
 
 def test_a_pinned_alias_and_its_numerics() -> None:
@@ -287,6 +321,13 @@ def test_bundles_are_fetched_once_and_handed_to_clients() -> None:
     end = client.ends[nothing]
     assert isinstance(end, m.BundleEnd)
     assert not end.found
+
+
+def test_a_folder_that_can_not_be_made_leaves_bundles_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where a folder should be")
+    bundles = BundleCache(tmp_path / "state" / "bundles")
+    bundles.put("b", b"packed", size=6, sha256=hashlib.sha256(b"packed").hexdigest())
+    assert bundles.get("b") == b"packed"
 
 
 def test_status_tells_the_truth() -> None:

@@ -138,3 +138,25 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_disk_that_takes_nothing_loses_lines_and_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "no").write_text("a file where a folder should be")
+    lost = LogFile(tmp_path / "no" / "a.log")
+    lost.write(b"nobody reads this\n")
+    lost.close()
+
+    log = LogFile(tmp_path / "a.log", size=100, files=3)
+    log.write(b"x" * 90)
+    opened = Path.open
+
+    def full(*_arguments: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    for _ in range(3):
+        log.write(b"y" * 90)  # a new file can't be begun, time after time
+    monkeypatch.setattr(Path, "open", opened)
+    log.write(b"z\n")
+    log.close()
+    assert (tmp_path / "a.log").read_text() == "z\n"

@@ -127,6 +127,24 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
+def test_a_node_told_to_leave_just_as_its_router_answers_leaves() -> None:
+    async def story() -> None:
+        rig = NodeRig()
+        routers = Routers(rig, ["stays"])
+        home = home_of(rig, routers)
+        dial = routers.dial
+
+        async def interrupted(host: str, port: int, accept: Accept) -> Connection:
+            connection = await dial(host, port, accept)
+            home.leave(5.0, "told to stop")
+            return connection
+
+        routers.dial = interrupted  # type: ignore[method-assign]
+        await asyncio.wait_for(home.run(), 10)
+
+    asyncio.run(story())
+
+
 def test_a_node_comes_back_until_it_is_told_to_leave() -> None:
     async def story() -> None:
         rig = NodeRig()

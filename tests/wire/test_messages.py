@@ -39,6 +39,21 @@ def test_what_is_sent_comes_back(message: m.Message) -> None:
     assert m.decode(kind, payload) == message
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Status(router=1, up_s=90_000.0, version="x", passes=(m.PassStatus(
+            node="ant", pass_id=1, ago_s=1e6, predicted_s=0.1, measured_s=0.1, parts=1, tokens=5),)),
+        m.Result(logits=b"", queue_s=1e5, device_s=1e5, total_s=1e5),
+        m.NodeReport(idle_s=1e5),
+    ],
+    ids=lambda message: type(message).__name__,
+)  # fmt: skip
+def test_what_lasts_longer_than_a_day_can_be_told(message: m.Message) -> None:
+    [(kind, payload)] = FrameDecoder(m.CAPS).feed(m.encode(message))
+    assert m.decode(kind, payload) == message
+
+
 def test_every_record_has_a_kind_of_its_own_and_a_place() -> None:
     assert len(set(m.KIND_OF.values())) == len(m.KIND_OF)
     placed = {m.Hello, m.Welcome}.union(*ON_CONTROL.values())

@@ -19,6 +19,8 @@ from mainspring.wire.records import Numerics
 MAX_MODELS = 256
 MAX_LABELS = 1024
 """Of one branch."""
+MAX_TOKENS = 1 << 24
+"""Of one generation: what `OpenLease` has room for."""
 
 
 class ModelRule(Struct, frozen=True):
@@ -85,6 +87,8 @@ def request_of(submit: m.Submit, request_id: str, models: Models, age_s: float) 
     counts = m.u32(submit.label_counts)
     if len(counts) and int(counts.max()) > MAX_LABELS:
         raise TooLargeError("labels", limit=MAX_LABELS, actual=int(counts.max()), param="label_counts")
+    if submit.max_tokens > MAX_TOKENS:
+        raise TooLargeError("tokens", limit=MAX_TOKENS, actual=submit.max_tokens, param="max_tokens")
     if submit.max_tokens and submit.sampling is None:
         raise BadShapeError("a generation says how it samples", param="sampling")
     deadline = None if submit.deadline_s is None else submit.deadline_s - age_s

@@ -29,7 +29,11 @@ class BundleCache:
         self.cap_bytes = cap_bytes
         self._data: OrderedDict[str, bytes] = OrderedDict()
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                log.warning("bundles are kept in memory only: %s: %s", folder, error.strerror or error)
+                self.folder = None
 
     def __contains__(self, bundle: str) -> bool:
         return self.get(bundle) is not None

@@ -209,6 +209,10 @@ class FleetClient:
         except (ConnectionError, MainspringError) as error:
             self._why = str(error)
             return getattr(error, "close", None)
+        except Exception as error:
+            log.exception("dialling %s:%d went wrong", self._host, self._port)
+            self._why = type(error).__name__
+            return None
         try:
             closed = await link.closed
         finally:

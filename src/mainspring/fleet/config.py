@@ -25,7 +25,7 @@ from mainspring.wire.records import Name, Numerics
 
 DEFAULT_PORT = 7300
 Seconds = Annotated[float, Meta(ge=0.0, le=86_400.0)]
-Plain = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Plain = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 
 
 class RouterSection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,10 +60,10 @@ class LimitsSection(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ClassSection(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
-    priority: int
+    priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
     weight: float = 1.0
-    target_s: float | None = None
-    token_s: float | None = None
+    target_s: Annotated[float, Meta(le=1e9)] | None = None
+    token_s: Annotated[float, Meta(le=86_400.0)] | None = None
 
 
 class NodeSection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,7 +132,9 @@ def read_config(path: Path | None, **flags: Any) -> FleetConfig:
     for name, value in flags.items():
         if value is not None:
             section, _, key = name.partition("__")
-            tree.setdefault(section, {})[key] = value
+            if not isinstance(tree.setdefault(section, {}), dict):
+                raise ConfigError("is a table", param=f"{where}: {section}")
+            tree[section][key] = value
     try:
         config = msgspec.convert(tree, FleetConfig)
     except msgspec.ValidationError as error:
@@ -150,9 +152,13 @@ def _under(config: FleetConfig, base: Path, flagged: set[str]) -> FleetConfig:
     def at(key: str, value: str) -> str:
         return value if not value or key in flagged else str(base / value)
 
+    def model_at(value: str) -> str:
+        """A folder beside the file, else a name: of a hub, or of what comes with us."""
+        return str(base / value) if value and (base / value).exists() else value
+
     replace = msgspec.structs.replace
     tls = {key: at(key, getattr(config.tls, key)) for key in ("folder", "revoked", "authority")}
-    nodes = tuple(replace(node, tls=at("", node.tls), model=at("", node.model)) for node in config.nodes)
+    nodes = tuple(replace(node, tls=at("", node.tls), model=model_at(node.model)) for node in config.nodes)
     router = replace(config.router, state=at("state", config.router.state))
     return replace(config, router=router, tls=replace(config.tls, **tls), nodes=nodes)
 

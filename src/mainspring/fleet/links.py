@@ -17,6 +17,8 @@ from mainspring.wire.link import CloseConnection, Closed, Knock, Link, LinkEvent
 from mainspring.wire.transport import HIGH_BYTES, Connection, Identity
 
 FOREVER = float("inf")
+LEAST_SHARE = 16
+"""Links of one name are a quarter of all at most, or so many: one certificate must not keep the others out."""
 
 
 @dataclass(eq=False)
@@ -92,9 +94,12 @@ class LinkBook:
         return len(self.peers)
 
     def accept(self, connection: Connection, now_s: float) -> Peer:
-        """Raises BusyError at `max_links`."""
+        """Raises BusyError at `max_links`, and at the share of one name."""
         if len(self.peers) >= self.max_links:
             raise BusyError(f"the router takes {self.max_links} links at once")
+        mine, share = connection.peer, max(LEAST_SHARE, self.max_links // 4)
+        if sum((peer.role, peer.name) == (mine.role, mine.name) for peer in self.peers) >= share:
+            raise BusyError(f"one name has at most {share} links at once")
         link = Link.answer(connection.peer, now_s, self.rules)
         peer = Peer(connection, link, connection.peer, now_s, now_s)
         self.peers.add(peer)

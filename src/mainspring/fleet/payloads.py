@@ -6,6 +6,7 @@ Open requests with one view key hold one view; another view under a key in use i
 """
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from mainspring.core.nouns import Part, Pass
@@ -15,6 +16,8 @@ from mainspring.wire import messages as m
 
 DEFAULT_CAP_BYTES = 512 << 20
 OVERHEAD_BYTES = 2048
+KEY_BYTES = 256
+"""Of one prefix key and its length, as objects."""
 """Of an open request beside its arrays: so the cap bounds their number too."""
 Offsets = NDArray[np.int64]
 
@@ -25,7 +28,7 @@ class Payload:
     __slots__ = ("branches", "labels", "model", "nbytes", "sends", "submit", "view")
 
     def __init__(self, submit: m.Submit, model: str, view: bytes) -> None:
-        self.submit = submit
+        self.submit = replace(submit, view_tokens=b"")  # a shared view is kept once
         self.model = model
         self.view = view
         self.branches = offsets(submit.branch_lengths)
@@ -33,6 +36,9 @@ class Payload:
         self.sends: dict[int, int] = {}
         arrays = (submit.branch_lengths, submit.branch_tokens, submit.label_counts, submit.label_ids)
         self.nbytes = sum(map(len, arrays)) + self.branches.nbytes + self.labels.nbytes + OVERHEAD_BYTES
+        self.nbytes += KEY_BYTES * len(submit.prefix_keys)
+        if submit.sampling is not None:
+            self.nbytes += len(submit.sampling.grammar) + KEY_BYTES * len(submit.sampling.logit_bias)
 
     def labels_of(self, part: Part) -> int:
         """Logits that the part answers with."""

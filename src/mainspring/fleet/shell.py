@@ -16,7 +16,17 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from mainspring.core import events as ev
-from mainspring.core.actions import Action, Admit, Answer, CloseLease, DropPass, OpenLease, RejectNode, SendPass
+from mainspring.core.actions import (
+    Action,
+    Admit,
+    Answer,
+    CloseLease,
+    DropPass,
+    OpenLease,
+    Refuse,
+    RejectNode,
+    SendPass,
+)
 from mainspring.core.router import Router
 from mainspring.fleet.admission import Models
 from mainspring.fleet.answers import Answers
@@ -280,9 +290,10 @@ class Shell:
             self.tally.count("faults")
             if isinstance(what, SendPass):
                 self.tell(ev.WorkFailed(what.work.node_id, what.work.epoch, what.work.id))
-            elif isinstance(what, Answer | Admit):
-                self.tell(ev.Cancel(what.request_id))
-                self.clients.refuse(what.request_id, InternalError("internal fault"), now_s)
+            elif isinstance(what, Answer | Admit | OpenLease | Refuse):
+                request_id = what.lease.request_id if isinstance(what, OpenLease) else what.request_id
+                self.tell(ev.Cancel(request_id))
+                self.clients.refuse(request_id, InternalError("internal fault"), now_s)
             elif isinstance(what, Peer) and stream:
                 self._abort(what, stream, now_s)
 

@@ -14,6 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 log = logging.getLogger("mainspring.fleet")
@@ -51,33 +52,47 @@ class Restarts:
 
 
 class LogFile:
-    """What a child prints, in files of at most `size` bytes, the oldest dropped. A full disk loses lines, not nodes."""
+    """What a child prints, in files of at most `size` bytes, the oldest dropped. A full disk loses lines, not nodes:
+    nothing here raises."""
 
     def __init__(self, path: Path, size: int = LOG_BYTES, files: int = LOG_FILES) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self._size, self._files = path, size, files
-        self._file = path.open("ab")
+        self._file: FileIO | None = None
+        self._lost = False
 
     def write(self, data: bytes) -> None:
         try:
-            if self._file.tell() + len(data) > self._size:
+            file = self._open()
+            if file.tell() + len(data) > self._size:
                 self._rotate()
-            self._file.write(data)
-            self._file.flush()
+                file = self._open()
+            file.write(data)
+            self._lost = False
         except OSError as error:
-            log.warning("%s: %s", self.path, error)
+            if not self._lost:  # once: the router's own log may be on that disk
+                log.warning("%s: %s; lines are lost", self.path, error)
+            self._lost = True
 
     def close(self) -> None:
-        self._file.close()
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                file.close()
+
+    def _open(self) -> FileIO:
+        """Unbuffered: what a full disk did not take must not be tried again when the file is closed."""
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab", buffering=0)
+        return self._file
 
     def _rotate(self) -> None:
-        self._file.close()
+        self.close()
         for number in range(self._files - 1, 0, -1):
             older = self.path.with_suffix(f".log.{number}")
             newer = self.path if number == 1 else self.path.with_suffix(f".log.{number - 1}")
             if newer.exists():
                 newer.replace(older)
-        self._file = self.path.open("ab")
 
 
 class Children:

@@ -41,6 +41,7 @@ class Home:
         self._redial = redial or Redial()
         self._chance = chance
         self._leaving = asyncio.Event()
+        self._farewell = (0.0, "")
         self._current: Membership | None = None
 
     async def run(self) -> None:
@@ -60,6 +61,7 @@ class Home:
         if self._leaving.is_set() and member is not None:
             member.close(Close.GOODBYE, reason)
         self._leaving.set()
+        self._farewell = within_s, reason
         if member is not None:
             member.drain(within_s, reason)
 
@@ -85,6 +87,8 @@ class Home:
         except WireError as error:
             return Ending(error.close, error.message)
         self._current = member
+        if self._leaving.is_set():  # told just as the router answered
+            member.drain(*self._farewell)
         try:
             return await ended
         finally:

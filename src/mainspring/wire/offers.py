@@ -6,7 +6,21 @@ from msgspec import Meta, field
 
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import Limits
-from mainspring.wire.records import KIB, MIB, Count, Hash, HeldKeys, Key, Name, Numerics, Record, Row, Seconds, Text
+from mainspring.wire.records import (
+    KIB,
+    MIB,
+    Age,
+    Count,
+    Hash,
+    HeldKeys,
+    Key,
+    Name,
+    Numerics,
+    Record,
+    Row,
+    Seconds,
+    Text,
+)
 
 
 class Offer(Record, frozen=True, kw_only=True):
@@ -62,7 +76,7 @@ class NodeReport(Record, frozen=True, kw_only=True):
     limits: Limits | None = None
     provisional: bool | None = None
     state: Literal["starting", "ready", "busy", "draining", "failing"] = "ready"
-    idle_s: Seconds = 0.0
+    idle_s: Age = 0.0
     waiting: Count = 0
     running: bool = False
     slots_used: Count = 0

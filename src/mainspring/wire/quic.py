@@ -202,7 +202,10 @@ class QuicTransport:
         connection = FleetConnection(self.keyring, self._wall_s, server_name=self._server_name or host)
         udp.channel = channel = QuicChannel(connection, loop, udp.send, welcome, left, dialer=True)
         channel.silence = (SILENCE_S, udp.rebind)
-        await udp.open()
+        try:
+            await udp.open()
+        except OSError as error:  # no file left, a family that this host has not
+            raise ConnectionError(f"{host}: {error.strerror or error}") from error
         try:
             channel.start(address)
             found = await joined

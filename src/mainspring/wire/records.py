@@ -14,6 +14,8 @@ from mainspring.core.cost import LONGEST_S
 KIB, MIB = 1 << 10, 1 << 20
 
 Seconds = Annotated[float, Meta(ge=0.0, le=LONGEST_S)]
+Age = Annotated[float, Meta(ge=0.0, le=1e12)]
+"""Of what may last longer than a day: a process, a request nobody hurries."""
 Count = Annotated[int, Meta(ge=0, le=(1 << 53))]
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
 Key = Annotated[str, Meta(max_length=128)]

@@ -10,6 +10,7 @@ from mainspring.wire.records import (
     F32,
     MIB,
     U32,
+    Age,
     Count,
     Hash,
     HeldKeys,
@@ -81,9 +82,9 @@ class Result(Row, frozen=True, kw_only=True):
     cap = 16 * MIB
     logits: F32
     late: bool = False
-    queue_s: Seconds = 0.0
-    device_s: Seconds = 0.0
-    total_s: Seconds = 0.0
+    queue_s: Age = 0.0
+    device_s: Age = 0.0
+    total_s: Age = 0.0
     passes: Count = 0
     retries: Count = 0
     cached_tokens: Count = 0

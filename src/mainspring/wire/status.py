@@ -6,7 +6,7 @@ from msgspec import Meta, field
 
 from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits
-from mainspring.wire.records import MIB, Count, Hash, Key, Name, Numerics, Record, Row, Seconds, Text
+from mainspring.wire.records import MIB, Age, Count, Hash, Key, Name, Numerics, Record, Row, Seconds, Text
 
 
 class AskStatus(Record, frozen=True, kw_only=True):
@@ -37,8 +37,8 @@ class NodeStatus(Record, frozen=True, kw_only=True):
     state: Literal["starting", "ready", "busy", "draining", "failing", "late", "gone"]
     numerics: Numerics
     cost: Cost
-    heard_s: Seconds
-    idle_s: Seconds
+    heard_s: Age
+    idle_s: Age
     device: Text = ""
     address: Text = ""
     transport: Key = ""
@@ -60,9 +60,9 @@ class ClassStatus(Record, frozen=True, kw_only=True):
 
     name: Name
     priority: int
-    target_s: Seconds | None = None
-    p50_s: Seconds = 0.0
-    p99_s: Seconds = 0.0
+    target_s: Age | None = None
+    p50_s: Age = 0.0
+    p99_s: Age = 0.0
     answered: Count = 0
     late: Count = 0
     refused: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class PassStatus(Row, frozen=True, kw_only=True):
 
     node: Name
     pass_id: Count
-    ago_s: Seconds
+    ago_s: Age
     predicted_s: Seconds
     measured_s: Seconds
     parts: Count
@@ -83,7 +83,7 @@ class PassStatus(Row, frozen=True, kw_only=True):
 class Status(Record, frozen=True, kw_only=True):
     cap = 4 * MIB
     router: Count
-    up_s: Seconds
+    up_s: Age
     version: Key
     draining: bool = False
     models: Annotated[tuple[ModelStatus, ...], Meta(max_length=256)] = ()
