@@ -143,9 +143,7 @@ def test_a_node_serves_outlives_its_router_and_leaves_when_told(tmp_path: Path, 
     asyncio.run(story())
     log = (tmp_path / "node.log").read_text()
     assert code == [0], log
-    # The goodbye of a process that ends at once may be lost on the way: then silence tells, six seconds later.
-    said = (tmp_path / "router.log").read_text()
-    assert "node ant left: drained" in said or "node ant left: idle" in said
+    assert "node ant left: drained" in (tmp_path / "router.log").read_text(), "in good order, not as a crash"
     assert '[node]\njoin = "127.0.0.1' in log, "the resolved configuration is printed"
     assert "dialling again in" in log
     assert "node ant has left" in log

@@ -97,8 +97,9 @@ class QuicChannel:
         self._soon()
 
     def close(self, close: Close, message: str = "") -> None:
+        """The receiver hears of it when our last words are out: a process may end then."""
         if self._lost is None:
-            self._end(Lost(close, message))
+            self._lost = Lost(close, message)
             self._by_s = self._clock.time() + LINGER_S
             self._soon()
 
@@ -242,6 +243,8 @@ class QuicChannel:
             except Exception as error:  # the library's
                 self._library_failed(error)
                 return
+            if self._lost is not None and self.connection.ending is not None:
+                self._clock.call_soon(self._tell)
         if self._high and self._lost is None and self.backlog_bytes < LOW_BYTES and self._receiver is not None:
             self._high = False
             self._receiver.writable()
