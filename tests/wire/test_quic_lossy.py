@@ -152,6 +152,18 @@ def test_a_closed_connection_is_forgotten_with_its_ids() -> None:
     assert rig.gone == [rig.near]
 
 
+def test_an_owner_that_closes_hears_of_the_end_when_its_last_words_have_arrived() -> None:
+    rig = joined(QuicRig())
+    rig.weather.up = False
+    rig.near.write(0, b"goodbye", end=True)
+    rig.near.close(Close.GOODBYE)
+    rig.run(0.3)
+    assert not rig.near._told, "a process that ended now would take its goodbye with it"
+    rig.weather.up = True
+    rig.run(3.0)
+    assert rig.near._told
+
+
 def test_a_peer_that_does_not_read_is_cut_off_and_its_bytes_are_bounded() -> None:
     rig = joined(QuicRig(answer=None))
     rig.weather.up = False

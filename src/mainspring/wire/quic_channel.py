@@ -83,7 +83,7 @@ class QuicChannel:
             return
         backlog = self.backlog_bytes + len(data)
         if backlog > STUCK_BYTES:
-            self.close(Close.LIMIT, "the peer does not read")
+            self._cut(Close.LIMIT, "the peer does not read")
             return
         self._high = self._high or backlog > HIGH_BYTES
         if self.silence is not None and self.connection.idle:
@@ -149,7 +149,7 @@ class QuicChannel:
                 self._hear(event)
             except Exception:  # the shell's fault: it loses this connection, the port goes on
                 log.exception("the receiver of %s failed", self.address)
-                self.close(Close.INTERNAL, "the receiver failed")
+                self._cut(Close.INTERNAL, "the receiver failed")
         ending = self.connection.ending
         if ending is not None and self._lost is None:
             self._end(lost_of(ending, self.connection.fault))
@@ -181,15 +181,22 @@ class QuicChannel:
     def _join(self) -> None:
         identity = self.connection.identity
         if identity is None:  # no handshake completes without one; if one did, nobody would be let in
-            self.close(Close.IDENTITY, "nobody was verified")
+            self._cut(Close.IDENTITY, "nobody was verified")
             return
         self.peer = identity
         try:
             self._receiver = self._joined(self)
         except WireError as error:
-            self.close(error.close, error.message)
+            self._cut(error.close, error.message)
         else:
             self._by_s = float("inf")
+
+    def _cut(self, close: Close, message: str) -> None:
+        """As `close`, but nobody asked for it: the receiver hears with the next turn, to give its work to others."""
+        if self._lost is None:
+            self._end(Lost(close, message))
+            self._by_s = self._clock.time() + LINGER_S
+            self._soon()
 
     def _end(self, lost: Lost) -> None:
         """The receiver hears it with the next turn."""
@@ -255,7 +262,7 @@ class QuicChannel:
             self.connection.send_stream_data(stream, data, end)
         except (ValueError, QuicConnectionError) as error:
             # The peer never opened it, or stopped or reset it: in a sound exchange it does neither.
-            self.close(Close.PROTOCOL, f"stream {stream} can't be written: {error}")
+            self._cut(Close.PROTOCOL, f"stream {stream} can't be written: {error}")
 
     def _close_when_sent(self, now_s: float) -> None:
         """Our close goes when what was written before has arrived, or when the linger is over."""

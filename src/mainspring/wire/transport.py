@@ -83,7 +83,7 @@ class Connection(Protocol):
 
     def close(self, close: Close, message: str = "") -> None:
         """Tells the peer if it still can; what was written before is sent first for as long as the transport lingers
-        (at most a second). `connection_lost` follows on both sides, on ours when that is done: a process may end then."""
+        (at most a second). `connection_lost` follows on both sides; on ours when that is done."""
         ...
 
 
