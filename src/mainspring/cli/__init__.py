@@ -19,6 +19,7 @@ COMMANDS = {
     "node": "mainspring.cli.node:node",
     "pki": "mainspring.cli.pki:command",
     "router": "mainspring.cli.router:command",
+    "bench": "mainspring.cli.bench:command",
 }
 
 
