@@ -20,7 +20,7 @@ from mainspring.errors import BehaviorError, InputError, MainspringError, TooLar
 from mainspring.gateway.calls import Floats, ScoreCall
 from mainspring.text.bundle import Bundle
 from mainspring.text.formats import read_span
-from mainspring.text.question import Behavior, Choice, Question, YesNo, check_question
+from mainspring.text.question import Behavior, Question, YesNo, check_question
 from mainspring.text.span import Note, ReadSpan, Span
 from mainspring.text.view import View
 
@@ -31,6 +31,7 @@ SUBMIT_BYTES = 15 << 20
 KEPT_SETS = 64
 KEPT_BYTES = 32 << 20
 U32 = npt.NDArray[np.uint32]
+F32 = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -165,9 +166,7 @@ class Assembler:
                 limit=SUBMIT_BYTES, actual=size, param=field,
             )  # fmt: skip
 
-    def rows(
-        self, questions: tuple[Question, ...], branches: Branches, logits: npt.NDArray[np.float32]
-    ) -> list[Floats]:
+    def rows(self, questions: tuple[Question, ...], branches: Branches, logits: F32) -> list[Floats]:
         """One row of probabilities a question. `logits` [sum of labels]. LogitError."""
         counts = branches.label_counts
         if len(logits) != int(counts.sum()):
@@ -212,6 +211,3 @@ def tokens_of(bundle: Bundle, value: Any, field: str) -> U32:
     if wrong is not None:
         raise InputError(f"token ids go from 0 to {size - 1}", param=f"{field}[{wrong}]")
     return np.asarray(value, np.uint32)
-
-
-__all__ = ["Assembled", "Assembler", "Branches", "Choice", "tokens_of"]

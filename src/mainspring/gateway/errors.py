@@ -163,7 +163,7 @@ def type_of(status: int) -> str:
 
 
 def headers_of(error: MainspringError) -> list[tuple[bytes, bytes]]:
-    """`Retry-After` in whole seconds, 1 to 60; `retry-after-ms` exact; `x-should-retry` false where a retry can't help."""
+    """`Retry-After` in whole seconds, 1 to 60; `retry-after-ms` exact; `x-should-retry` false where none helps."""
     found = [(name.encode(), value.encode()) for name, value in getattr(error, "headers", {}).items()]
     status = status_of(error)
     if status not in (429, 503, 504):

@@ -79,5 +79,7 @@ class Shared(Generic[T]):
 
     def _forget_old(self) -> None:
         before_s = self._now_s() - self._seconds
-        for name in [name for name, entry in self._entries.items() if (entry.ended_s or before_s) < before_s]:
+        for name in [
+            name for name, entry in self._entries.items() if entry.ended_s is not None and entry.ended_s < before_s
+        ]:
             del self._entries[name]

@@ -33,7 +33,7 @@ class Metrics:
                                 registry=self.registry)  # fmt: skip
         self._stages = {name: self._stage.labels(name) for name in ("wait", "text", "queue", "device", "fleet")}
         self._children: dict[tuple[str, str, str], Histogram] = {}
-        self.registry.register(_Collector(counts))  # type: ignore[arg-type]
+        self.registry.register(_Collector(counts))
         self.router: m.Status | None = None
 
     def finished(self, operation: str, slo: str, outcome: str, seconds: float) -> None:

@@ -101,7 +101,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # -------------------------------------------------------------- refusals
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the parser's words are not for clients
         self._refuse(*(self._refusal or (400, "malformed_http", "this is no HTTP request")))
 
     def timeout_keep_alive_handler(self) -> None:

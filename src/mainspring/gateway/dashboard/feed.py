@@ -6,6 +6,8 @@ import msgspec
 
 from mainspring.gateway.service import Gateway
 
+ROUTER_FIELDS = ("up_s", "version", "draining", "counters", "payload_bytes", "clients")
+
 
 def snapshot(gateway: Gateway) -> dict[str, Any]:
     """`router` is None until it was heard; `router_age_s` says how old the rest is."""
@@ -38,8 +40,5 @@ def snapshot(gateway: Gateway) -> dict[str, Any]:
         for name in ("nodes", "classes", "models"):
             found[name] = told.get(name, [])
         found["passes"] = [msgspec.structs.asdict(each) for each in router.passes]
-        found["router"] = {
-            name: getattr(router, name)
-            for name in ("up_s", "version", "draining", "counters", "payload_bytes", "clients")
-        }
+        found["router"] = {name: getattr(router, name) for name in ROUTER_FIELDS}
     return found

@@ -77,8 +77,9 @@ async def _rows(gateway: Gateway, request: Request, asked: ItemsIn) -> tuple[lis
         asking = Asking(model=asked.model, view=query, branches=items, labels=(labels,) * len(items), terms=terms)
         return _joined([await gateway.ask(asking)])
 
-    rows, tokens, visit.stages = await attended(request, work())
-    return rows, tokens, visit.stages
+    rows, tokens, stages = await attended(request, work())
+    visit.stages = stages
+    return rows, tokens, stages
 
 
 def _check(asked: ItemsIn, most: int) -> None:
