@@ -1,0 +1,1 @@
+"""The page at `/` and the snapshot that it shows."""
