@@ -141,7 +141,7 @@ class TcpTransport:
         dialled = TcpConnection(channel, self._wall_s, welcome, left, dialer=True)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                await loop.create_connection(lambda: dialled, host, port, happy_eyeballs_delay=STAGGER_S)
+                await loop.create_connection(lambda: dialled, host, port, **_staggered(loop))
                 connection = await joined
         except TimeoutError as error:
             raise ConnectionError(f"no TLS handshake with {host}:{port} within {HANDSHAKE_S:g} s") from error
@@ -152,6 +152,11 @@ class TcpTransport:
                 dialled.abort()
         watch.start()
         return connection
+
+
+def _staggered(loop: asyncio.AbstractEventLoop) -> dict[str, float]:
+    """asyncio's own loops race a host's addresses; uvloop tries them in turn and takes no such argument."""
+    return {"happy_eyeballs_delay": STAGGER_S} if isinstance(loop, asyncio.BaseEventLoop) else {}
 
 
 def dial_error(lost: Lost | None) -> Exception:
