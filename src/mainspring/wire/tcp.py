@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mainspring.wire.errors import Close, IdentityError
 from mainspring.wire.guests import Guests
@@ -154,7 +155,7 @@ class TcpTransport:
         return connection
 
 
-def _staggered(loop: asyncio.AbstractEventLoop) -> dict[str, float]:
+def _staggered(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
     """asyncio's own loops race a host's addresses; uvloop tries them in turn and takes no such argument."""
     return {"happy_eyeballs_delay": STAGGER_S} if isinstance(loop, asyncio.BaseEventLoop) else {}
 
