@@ -29,7 +29,8 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 class ScoreCall(Struct, frozen=True, kw_only=True):
     """`model` is an alias or a model key, "" the default. `span` is decoded JSON of any known format, or a `Span`.
-    `fields` are the names of the caller's fields for errors: of the span, and of the questions."""
+    `fields` are the names of the caller's fields for errors: of the span, and of the questions. `size`: bytes it came
+    in, 0 where nobody counted; small calls are rendered on the loop."""
 
     model: str
     span: Json | Span
@@ -39,6 +40,7 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     choice: int = 0
     want_view: bool = False
     fields: tuple[str, str] = ("span", "behaviors")
+    size: int = 0
 
 
 class Asking(Struct, frozen=True, kw_only=True):
