@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle
 
 import aiohttp
 from msgspec import Struct
@@ -21,8 +22,8 @@ SPIN_S = 0.0005
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """`url` of the route. A share `hang_up` of the requests leave after `patience_s` (uniform), a share `hurry`
-    carry a deadline within `hurry_ms`."""
+    """`url` of the route; several, with commas between them, are asked in turn. A share `hang_up` of the requests leave
+    after `patience_s` (uniform), a share `hurry` carry a deadline within `hurry_ms`."""
 
     url: str
     api_key: str | None = None
@@ -56,6 +57,7 @@ class Sender:
         self._chance = random.Random(seed)  # noqa: S311 - a seed makes runs repeatable
         self._now_s = now_s
         self._open: set[asyncio.Task[None]] = set()
+        self._urls = cycle(target.url.split(","))
         self._session: aiohttp.ClientSession
 
     async def run(self, bodies: Iterator[bytes], times_s: Iterable[float]) -> Endings:
@@ -98,7 +100,7 @@ class Sender:
         status, reason, timing, predicted = 0, "", "", ""
         try:
             async with asyncio.timeout(self._chance.uniform(*target.patience_s) if leaves else None):
-                async with self._session.post(target.url, data=body, headers=headers) as response:
+                async with self._session.post(next(self._urls), data=body, headers=headers) as response:
                     told = await response.read()
                     status = response.status
                     timing = response.headers.get("server-timing", "")
