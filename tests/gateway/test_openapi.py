@@ -17,6 +17,7 @@ DOCUMENT = document(GatewayConfig())
 OPERATIONS = [("POST", path) for path in POSTS] + [("GET", path) for path in (*GETS, "/v1/models/{id}")]
 EXAMPLES = 25
 WANTED = {"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"}
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 CHECKS = [check for check in schemathesis.checks.CHECKS.get_all() if check.__name__ in WANTED]
 OURS = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
@@ -57,8 +58,7 @@ def test_every_path_is_there() -> None:
     ids=" ".join,
 )
 def test_answers_are_those_of_the_document(url: str, mode: str, method: str, path: str) -> None:
-    schema = schemathesis.openapi.from_dict(DOCUMENT)
-    operation = schema[path][method]
+    operation = SCHEMA[path][method]
     cases = operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode))
 
     @OURS

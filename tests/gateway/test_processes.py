@@ -1,4 +1,4 @@
-"""`mainspring serve` and `mainspring gateway` as people start them: real processes, the embedded model, real signals."""
+"""`mainspring serve` and `mainspring gateway` as people start them: real processes and signals, the embedded model."""
 
 import http.client
 import json
