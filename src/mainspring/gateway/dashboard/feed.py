@@ -53,11 +53,13 @@ class Feed:
 
     def watch(self) -> None:
         self._watchers += 1
+        self.gateway.counts.listeners = self._watchers
         self.start()
         self.look()
 
     def unwatch(self) -> None:
         self._watchers -= 1
+        self.gateway.counts.listeners = self._watchers
 
     def look(self) -> None:
         """One look: a point of the chart, and where somebody watches, the JSON."""

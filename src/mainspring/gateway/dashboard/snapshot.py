@@ -14,10 +14,8 @@ from mainspring.wire import messages as m
 if TYPE_CHECKING:
     from mainspring.gateway.service import Gateway
 
-PASSES = 128
+PASSES = 200
 """Of the last passes, how many are listed: more than end in a second."""
-
-
 WINDOW_S = 60.0
 UNHEARD_S = 5.0
 """A router that said nothing for so long is not reachable: it is asked once a second."""

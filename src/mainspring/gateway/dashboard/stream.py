@@ -1,45 +1,44 @@
 """One watcher's response: server-sent events, `history` once, then `snapshot` each second.
 
-Bounded: so many watchers, so long a stream (the page comes back by itself), so long a wait for one that does not read.
-A gateway that shuts down ends each stream with a `closing` event.
+Bounded: a stream ends after an hour (the page comes back by itself), and one that is not read is cut off by the front
+(`limits.body_s`). A gateway that shuts down ends each stream with a `closing` event.
 """
 
 import asyncio
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from mainspring.gateway.dashboard.feed import Feed
 
-WATCHERS = 64
 LONGEST_S = 3600.0
-STALLED_S = 20.0
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-    (b"x-content-type-options", b"nosniff"),
-]
+RETRY = b"retry: 2000\n"
 
 
-class StatusStream:
-    """An ASGI response. `Feed.watchers` counts it while it lasts."""
+class StatusStream(Response):
+    """`Feed.watchers` counts it while it lasts."""
 
-    def __init__(self, feed: Feed, *, longest_s: float = LONGEST_S, stalled_s: float = STALLED_S) -> None:
-        self._feed, self._longest_s, self._stalled_s = feed, longest_s, stalled_s
+    media_type = "text/event-stream"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tasks = [asyncio.create_task(self._tell(send)), asyncio.create_task(hung_up(receive))]
+    def __init__(self, feed: Feed, *, longest_s: float = LONGEST_S) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._feed, self._longest_s = feed, longest_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        telling, gone = asyncio.create_task(self._tell(send)), asyncio.create_task(hung_up(receive))
         try:
-            await asyncio.wait(tasks, timeout=self._longest_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((telling, gone), timeout=self._longest_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
+            for task in (telling, gone):
                 task.cancel()
-            told = (await asyncio.gather(*tasks, return_exceptions=True))[0]
-        if isinstance(told, TimeoutError | OSError):
-            return  # nobody reads: the server closes what is left
-        await self._say(send, {"type": "http.response.body", "body": b"", "more_body": False})
+            await asyncio.gather(telling, gone, return_exceptions=True)
+        if not telling.cancelled():
+            telling.result()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _tell(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         self._feed.watch()
         try:
             await self._all(send)
@@ -47,23 +46,19 @@ class StatusStream:
             self._feed.unwatch()
 
     async def _all(self, send: Send) -> None:
-        await self._say(send, {"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self._event(send, b"history", self._feed.past(), b"retry: 2000\n")
+        await event(send, b"history", self._feed.past(), RETRY)
         number = self._feed.number
-        await self._event(send, b"snapshot", self._feed.latest)
+        await event(send, b"snapshot", self._feed.latest)
         while not self._feed.closed:
             number = await self._feed.after(number)
             if not self._feed.closed:
-                await self._event(send, b"snapshot", self._feed.latest)
-        await self._event(send, b"closing", b"{}")
+                await event(send, b"snapshot", self._feed.latest)
+        await event(send, b"closing", b"{}")
 
-    async def _event(self, send: Send, name: bytes, data: bytes, head: bytes = b"") -> None:
-        body = b"%sevent: %s\ndata: %s\n\n" % (head, name, data)
-        await self._say(send, {"type": "http.response.body", "body": body, "more_body": True})
 
-    async def _say(self, send: Send, message: Message) -> None:
-        async with asyncio.timeout(self._stalled_s):
-            await send(message)
+async def event(send: Send, name: bytes, data: bytes, head: bytes = b"") -> None:
+    body = b"%sevent: %s\ndata: %s\n\n" % (head, name, data)
+    await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 async def hung_up(receive: Receive) -> None:
