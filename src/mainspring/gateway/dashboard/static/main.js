@@ -13,7 +13,7 @@ const THEMES = ["system", "light", "dark"];
 function showView(focus) {
   const name = location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "overview";
   for (const view of Object.keys(VIEWS)) {
-    byId(view).hidden = view !== name;
+    byId(`view-${view}`).hidden = view !== name;
     mark(document.querySelector(`.tabs a[data-view="${view}"]`), "aria-current", view === name ? "page" : null);
   }
   document.title = VIEWS[name];
@@ -47,14 +47,15 @@ function startTheme() {
 
 // The pill changes with the state, the announcement only where the state changed: once a second would be noise.
 let said = "";
-function link(tone, text, banner = "", bannerTone = "warn") {
+function link(tone, text, banner = "", bannerTone = "warn", more = "") {
   mark(byId("link"), "data-tone", tone);
   say(byId("link-text"), text);
+  say(byId("link-more"), more);
   byId("banner").hidden = !banner;
   say(byId("banner"), banner);
   mark(byId("banner"), "data-tone", bannerTone);
-  if (said !== tone + text) say(byId("announce"), `Fleet: ${text}`);
-  said = tone + text;
+  if (said !== text + more) say(byId("announce"), `Fleet: ${text}${more}`);
+  said = text + more;
 }
 
 function linkOf({ gateway, router, nodes }) {
@@ -67,7 +68,7 @@ function linkOf({ gateway, router, nodes }) {
   if (router.draining) return link("warn", "Router draining", "The router is shutting down: it finishes what is open and takes nothing new.");
   if (!nodes.length) return link("warn", "No nodes", "No node has joined: nothing can be scored.");
   if (!usable) return link("bad", "No usable node", "No node can take work right now.", "bad");
-  return link("good", `Live, ${plural(usable, "node")}`);
+  return link("good", "Live", "", "warn", `, ${plural(usable, "node")}`);
 }
 
 function lost({ status, seconds }) {
@@ -87,6 +88,10 @@ function start() {
   const playground = new Playground();
   addEventListener("hashchange", () => showView(true));
   showView(false);
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address says which view is shown
+    byId("content").focus();
+  });
   const stream = new Stream("status/events", {
     event(name, data) {
       if (name === "history") overview.history(data);

@@ -18,7 +18,7 @@ export class Overview {
     this.nodes = nodeList(byId("nodes"), byId("nodes-lead"), this.passes);
     this.classes = classList(byId("classes"));
     this.models = modelList(byId("models"));
-    this.tiles = keyed(byId("tiles"), (each) => each.name, tile);
+    this.tiles = keyed(byId("tiles"), (each) => each.id, tile);
     byId("passes").addEventListener("toggle", () => this.table(performance.now()));
   }
 
@@ -61,11 +61,11 @@ function facts(snapshot) {
   const tight = classes.filter((each) => each.target_ms !== null && each.answered).sort((a, b) => a.target_ms - b.target_ms)[0];
   const [p99, unit] = tight ? split(tight.p99_ms) : ["–", ""];
   return [
-    { name: "Answered", value: rates?.answered == null ? "–" : number(rates.answered), unit: "/s", aside: rates ? `${number(rates.tokens ?? 0)} tokens/s` : "" },
-    { name: "In flight", value: whole(open), unit: "", aside: `${whole(queued)} queued` },
-    { name: tight ? `p99, ${tight.name}` : "p99", value: p99, unit, aside: tight ? `target ${time(tight.target_ms)}` : "nothing answered lately", tone: tight && tight.p99_ms > tight.target_ms ? "bad" : null },
-    { name: "Prediction error", ...points(error.median), aside: error.passes ? `p90 ${percent(error.p90)}, ${plural(error.passes, "pass", "passes")}` : "no passes lately" },
-    { name: "Nodes usable", value: whole(usable), unit: `of ${whole(nodes.length)}`, aside: states(nodes), tone: usable === 0 ? "bad" : usable < nodes.length ? "warn" : null },
+    { id: "answered", name: "Answered", value: rates?.answered == null ? "–" : number(rates.answered), unit: "/s", aside: rates ? `${number(rates.tokens ?? 0)} tokens/s` : "" },
+    { id: "open", name: "In flight", value: whole(open), unit: "", aside: `${whole(queued)} queued` },
+    { id: "p99", name: tight ? `p99, ${tight.name}` : "p99", value: p99, unit, aside: tight ? `target ${time(tight.target_ms)}` : "nothing answered lately", tone: tight && tight.p99_ms > tight.target_ms ? "bad" : null },
+    { id: "error", name: "Prediction error", ...points(error.median), aside: error.passes ? `p90 ${percent(error.p90)}, ${plural(error.passes, "pass", "passes")}` : "no passes lately" },
+    { id: "nodes", name: "Nodes usable", value: whole(usable), unit: `of ${whole(nodes.length)}`, aside: states(nodes), tone: usable === 0 ? "bad" : usable < nodes.length ? "warn" : null },
   ];
 }
 
@@ -80,8 +80,8 @@ function states(nodes) {
   return [...counts].map(([state, count]) => `${count} ${state}`).join(", ") || "none has joined";
 }
 
-function tile({ name }) {
-  const term = h("dt", {}, name);
+function tile() {
+  const term = h("dt");
   const figure = h("span");
   const unit = h("span", { class: "unit" });
   const aside = h("dd", { class: "aside" });
@@ -89,6 +89,7 @@ function tile({ name }) {
   return {
     element,
     update(each) {
+      say(term, each.name);
       say(figure, each.value);
       say(unit, each.unit);
       say(aside, each.aside);

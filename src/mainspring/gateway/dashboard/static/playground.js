@@ -95,6 +95,7 @@ export class Playground {
 
   read() {
     const body = { span: readConversation(byId("conversation").value), behaviors: readBehaviors(byId("behaviors").value) };
+    if (byId("cut").checked) body.on_overflow = "cut";
     return byId("model").value ? { model: byId("model").value, ...body } : body;
   }
 
@@ -185,7 +186,7 @@ function options(select, names, preferred) {
 }
 
 async function copied(button, text) {
-  const before = button.textContent;
+  const before = (button.dataset.label ??= button.textContent);
   let said = "Copied";
   try {
     await navigator.clipboard.writeText(text);

@@ -1,5 +1,7 @@
 // What a person typed, as the request's fields; or which field is at fault and why. Pure.
 
+const MOST_ID = 200;
+
 export class FieldError extends Error {
   constructor(field, message) {
     super(message);
@@ -26,8 +28,8 @@ export function readBehaviors(text) {
   const items = listed ?? trimmed.split("\n").map((line) => line.trim()).filter(Boolean);
   const seen = new Set();
   return items.map((item, index) => {
-    const behavior = typeof item === "string" ? { id: item, definition: item } : item;
     const place = listed ? `Behavior ${index + 1}` : `Line ${index + 1}`;
+    const behavior = typeof item === "string" ? { id: item.length <= MOST_ID ? item : place, definition: item } : item;
     if (typeof behavior?.definition !== "string" || typeof behavior?.id !== "string") throw new FieldError("behaviors", `${place}: an object with "id" and "definition" is needed.`);
     if (behavior.definition.trim().length < 3) throw new FieldError("behaviors", `${place}: at least 3 characters are needed.`);
     if (seen.has(behavior.id)) throw new FieldError("behaviors", `${place} is there twice.`);
