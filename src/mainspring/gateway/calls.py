@@ -69,6 +69,7 @@ class Stages(Struct, kw_only=True):
 class Answered(Struct, frozen=True, kw_only=True):
     """`logits`: one row a branch, as many values as it has labels."""
 
+    model: str
     logits: tuple[npt.NDArray[np.float32], ...]
     input_tokens: int
     stages: Stages

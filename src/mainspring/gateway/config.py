@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mainspring.fleet.errors import ConfigError
+from mainspring.wire.dial import Choice
 from mainspring.wire.records import Name
 
 DEFAULT_PORT = 8000
@@ -46,10 +47,14 @@ class GatewayLimits(Struct, frozen=True, forbid_unknown_fields=True):
 class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """`keys`: the key file, "" for none. `hosts`: what `Host` may say beside the bind address and loopback names, "*"
     for anything. `cors`: allowed origins. `default_class`, `default_model` ("" where the router knows but one): for
-    requests that name none. `share`: of every key's rate and quota, where several gateways serve one router."""
+    requests that name none. `router` HOST:PORT and `tls`, the folder of a client's certificate: where `mainspring
+    gateway` dials; `transport` how. `share`: of every key's rate and quota, where several gateways serve one router."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = DEFAULT_PORT
+    router: str = "127.0.0.1:7300"
+    tls: str = ""
+    transport: Choice = "auto"
     keys: str = ""
     hosts: tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...] = ()
     cors: tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...] = ()
@@ -85,8 +90,9 @@ def read_gateway_config(path: Path | None, **flags: Any) -> GatewayConfig:
             raise ConfigError(f"can't be read: {error.strerror or error}", param=where) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"is not TOML: {error}", param=where) from None
-        if isinstance(table, dict) and isinstance(table.get("keys"), str) and table["keys"]:
-            table["keys"] = str(path.parent / table["keys"])
+        for key in ("keys", "tls") if isinstance(table, dict) else ():
+            if isinstance(table.get(key), str) and table[key]:
+                table[key] = str(path.parent / table[key])
     if not isinstance(table, dict):
         raise ConfigError("is a table", param=f"{where}: gateway")
     table |= {key: value for key, value in flags.items() if value is not None}

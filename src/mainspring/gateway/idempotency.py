@@ -25,10 +25,13 @@ class Entry(Generic[T]):
 
 
 class Shared(Generic[T]):
-    """At most `most` entries; answered ones for `seconds`, the oldest of them dropped first."""
+    """At most `most` entries; answered ones for `seconds`, the oldest of them dropped first. `kept(answer)` False: too
+    large to be kept, a retry computes again."""
 
-    def __init__(self, most: int, seconds: float, now_s: Callable[[], float]) -> None:
-        self._most, self._seconds, self._now_s = most, seconds, now_s
+    def __init__(
+        self, most: int, seconds: float, now_s: Callable[[], float], kept: Callable[[T], bool] = lambda _: True
+    ) -> None:
+        self._most, self._seconds, self._now_s, self._kept = most, seconds, now_s, kept
         self._entries: OrderedDict[Name, Entry[T]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -68,7 +71,7 @@ class Shared(Generic[T]):
         return entry
 
     def _ended(self, name: Name, entry: Entry[T], task: "asyncio.Task[T]") -> None:
-        if task.cancelled() or task.exception() is not None:
+        if task.cancelled() or task.exception() is not None or not self._kept(task.result()):
             self._drop(name, entry)
         else:
             entry.ended_s = self._now_s()

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 
 import uvicorn
@@ -95,3 +95,14 @@ def listen(config: GatewayConfig) -> socket.socket:
     except OSError as error:
         where = f"{config.host}:{config.port}"
         raise ConfigError(f"can't listen on {where}: {error.strerror or error}", param="gateway.port") from None
+
+
+def run(main: Callable[[], Coroutine[None, None, None]]) -> None:
+    """A process's event loop: uvloop's where there is one."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):  # not made for Windows
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())

@@ -179,7 +179,9 @@ class Gateway:
         tokens = len(asking.view) + sum(len(branch) for branch in asking.branches)
         logits = await self._submit(submit, asking.terms, stages, tokens)
         rows = tuple(np.split(logits, np.cumsum(counts)[:-1]))
-        return Answered(logits=rows, input_tokens=tokens, stages=stages)
+        return Answered(
+            model=asking.model or self.catalogue.label(model), logits=rows, input_tokens=tokens, stages=stages
+        )
 
     async def assembler_of(self, model: str) -> Assembler:
         """For what has to be tokenised before `ask`."""

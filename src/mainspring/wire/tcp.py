@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mainspring.wire.errors import Close, IdentityError
 from mainspring.wire.guests import Guests
@@ -141,7 +142,7 @@ class TcpTransport:
         dialled = TcpConnection(channel, self._wall_s, welcome, left, dialer=True)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                await loop.create_connection(lambda: dialled, host, port, happy_eyeballs_delay=STAGGER_S)
+                await loop.create_connection(lambda: dialled, host, port, **_staggered(loop))
                 connection = await joined
         except TimeoutError as error:
             raise ConnectionError(f"no TLS handshake with {host}:{port} within {HANDSHAKE_S:g} s") from error
@@ -152,6 +153,11 @@ class TcpTransport:
                 dialled.abort()
         watch.start()
         return connection
+
+
+def _staggered(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    """asyncio's own loops race a host's addresses; uvloop tries them in turn and takes no such argument."""
+    return {"happy_eyeballs_delay": STAGGER_S} if isinstance(loop, asyncio.BaseEventLoop) else {}
 
 
 def dial_error(lost: Lost | None) -> Exception:

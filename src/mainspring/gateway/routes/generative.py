@@ -28,6 +28,15 @@ from mainspring.text.probability import Calibration, probabilities
 
 MAX_VIEWS = 64
 """Items that are views of their own, in one request."""
+
+
+class Rows(msgspec.Struct, frozen=True):
+    model: str
+    rows: list[Floats]
+    input_tokens: int
+    stages: Stages
+
+
 _SCORE = msgspec.json.Decoder(ScoreItemsIn)
 _GENERATIVE = msgspec.json.Decoder(GenerativeIn)
 
@@ -40,10 +49,11 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         if not asked.apply_softmax:
             raise ValidationError("scores over the whole vocabulary are not made here; send true",
                                   param="apply_softmax")  # fmt: skip
-        rows, tokens, stages = await _rows(gateway, request, asked)
+        found = await _rows(gateway, request, asked)
+        rows, tokens = found.rows, found.input_tokens
         usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
-        body = {"object": "scoring", "model": asked.model, "scores": [row.tolist() for row in rows], "usage": usage}
-        return answer(body, headers=timing_headers(stages))
+        body = {"object": "scoring", "model": found.model, "scores": [row.tolist() for row in rows], "usage": usage}
+        return answer(body, headers=timing_headers(found.stages))
 
     async def generative(request: Request) -> Response:
         """The first label's share among all labels."""
@@ -52,11 +62,12 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         if not asked.apply_softmax:
             raise ValidationError("scores over the whole vocabulary are not made here; send true",
                                   param="apply_softmax")  # fmt: skip
-        rows, tokens, stages = await _rows(gateway, request, asked)
+        found = await _rows(gateway, request, asked)
+        rows, tokens = found.rows, found.input_tokens
         data = [{"index": index, "object": "score", "score": float(row[0])} for index, row in enumerate(rows)]
         usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
-        body = {"object": "list", "model": asked.model, "data": data, "usage": usage}
-        return answer(body, headers=timing_headers(stages))
+        body = {"object": "list", "model": found.model, "data": data, "usage": usage}
+        return answer(body, headers=timing_headers(found.stages))
 
     return [
         *(Route(path, score, methods=["POST"]) for path in ("/v1/score", "/score")),
@@ -64,12 +75,12 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     ]
 
 
-async def _rows(gateway: Gateway, request: Request, asked: ItemsIn) -> tuple[list[Floats], int, Stages]:
+async def _rows(gateway: Gateway, request: Request, asked: ItemsIn) -> Rows:
     visit = visit_of(request)
     _check(asked, gateway.config.limits.items)
     terms = visit.terms()
 
-    async def work() -> tuple[list[Floats], int, Stages]:
+    async def work() -> Rows:
         bundle = (await gateway.assembler_of(asked.model)).bundle
         query, items, labels = await gateway.pool.run(lambda: _tokens(asked, bundle))
         if asked.item_first:
@@ -77,9 +88,9 @@ async def _rows(gateway: Gateway, request: Request, asked: ItemsIn) -> tuple[lis
         asking = Asking(model=asked.model, view=query, branches=items, labels=(labels,) * len(items), terms=terms)
         return _joined([await gateway.ask(asking)])
 
-    rows, tokens, stages = await attended(request, work())
-    visit.stages = stages
-    return rows, tokens, stages
+    found = await attended(request, work())
+    visit.stages = found.stages
+    return found
 
 
 def _check(asked: ItemsIn, most: int) -> None:
@@ -121,8 +132,8 @@ async def _apart(
     return [task.result() for task in tasks]
 
 
-def _joined(answers: list[Answered]) -> tuple[list[Floats], int, Stages]:
+def _joined(answers: list[Answered]) -> Rows:
     """Softmax over the labels, without a bundle's calibration: that is fitted for its own questions."""
     rows = [probabilities(np.asarray(row), Calibration()) for each in answers for row in each.logits]
     stages = max((each.stages for each in answers), key=lambda stages: stages.fleet_s)
-    return rows, sum(each.input_tokens for each in answers), stages
+    return Rows(answers[0].model, rows, sum(each.input_tokens for each in answers), stages)

@@ -19,13 +19,17 @@ from mainspring.text.question import Behavior
 
 PATHS = ("/v1/scores", "/api/v1/scores", "/scores")
 KEY_CHARS = 255
+KEPT_BYTES = 256 << 10
+"""A longer answer is not kept for retries."""
 _DECODER = msgspec.json.Decoder(ScoresIn)
 Answer = tuple[bytes, Stages]
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
     limits = gateway.config.limits
-    shared: Shared[Answer] = Shared(limits.idempotent, limits.idempotent_s, gateway.now_s)
+    shared: Shared[Answer] = Shared(
+        limits.idempotent, limits.idempotent_s, gateway.now_s, kept=lambda found: len(found[0]) <= KEPT_BYTES
+    )
 
     async def scores(request: Request) -> Response:
         visit = visit_of(request)

@@ -1,0 +1,174 @@
+"""`mainspring serve`: gateway, router and a supervised local node under one command.
+
+The router runs in this process and listens on loopback; the node is a child that joins it there. Certificates are made
+on the spot, in a folder that lives as long as the process, unless the file has a `[tls]` table. What the file says of
+router, limits, classes and nodes holds as it does for `mainspring router`.
+"""
+
+import asyncio
+import logging
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from mainspring.errors import MainspringError
+from mainspring.fleet.client import FleetClient
+from mainspring.fleet.config import FleetConfig, NodeSection, read_config
+from mainspring.fleet.errors import ConfigError
+from mainspring.fleet.serve import Serving
+from mainspring.gateway.config import GatewayConfig
+from mainspring.gateway.keys import Keys
+from mainspring.gateway.server import HttpServer
+from mainspring.gateway.service import Gateway
+from mainspring.wire.dial import Choice
+from mainspring.wire.pki_files import PkiFolder
+
+log = logging.getLogger("mainspring.gateway")
+
+NODE, ROUTER, CLIENT = "local", "local", "gateway"
+RENEW_S = 20 * 86_400.0
+LOOK_S = 0.1
+FLEET_S = 15.0
+"""For nodes to end after the last request."""
+Ready = Callable[[str, int], None]
+Serves = Callable[[Gateway], None]
+
+
+class NodeLostError(MainspringError):
+    """The only local node can't be kept running; its log says why."""
+
+    code = "node_given_up"
+
+
+class Fleet:
+    """A fleet configuration that lacks nothing, and the folders that were made for it."""
+
+    def __init__(self, path: Path | None, node: NodeSection, folder: Path) -> None:
+        """`folder` is this process's own. ConfigError, PkiError."""
+        tree = _tables(path)
+        own = "tls" not in tree
+        listen = None if "listen" in tree.get("router", {}) else "127.0.0.1:0"
+        state = None if "state" in tree.get("router", {}) else str(folder / "state")
+        authority = folder / "pki"
+        tls = (str(authority / f"router-{ROUTER}"), str(authority)) if own else (None, None)
+        if own:
+            made = PkiFolder.create(authority, "local", time.time())
+            made.issue("router", ROUTER, time.time(), hosts=("127.0.0.1",))
+        config = read_config(
+            path, router__listen=listen, router__state=state, tls__folder=tls[0], tls__authority=tls[1]
+        )
+        if not config.tls.authority:
+            raise ConfigError("is needed here: the gateway's and the nodes' certificates are made by it",
+                              param=f"{path}: tls.authority")  # fmt: skip
+        if not config.nodes:
+            config = msgspec.structs.replace(config, nodes=(node,))
+        self.config: FleetConfig = config
+        self._own = own
+        self.client = self.certify()
+
+    def certify(self) -> Path:
+        """The gateway's certificate, and the router's where it is ours."""
+        folder = PkiFolder(Path(self.config.tls.authority))
+        if self._own:
+            folder.issue("router", ROUTER, time.time(), hosts=("127.0.0.1",))
+        return folder.issue("client", CLIENT, time.time())
+
+
+def _tables(path: Path | None) -> dict[str, dict[str, object]]:
+    """Which tables the file has; `read_config` says what is wrong with them."""
+    if path is None:
+        return {}
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return {}
+    return {name: table if isinstance(table, dict) else {} for name, table in found.items()}
+
+
+async def serve(
+    config: GatewayConfig, path: Path | None, node: NodeSection, listening: Ready, serves: Serves
+) -> None:  # fmt: skip
+    """Until stopped. `listening(host, port)` once HTTP is there, `serves(gateway)` once a node is ready."""
+    with tempfile.TemporaryDirectory(prefix="mainspring-", ignore_cleanup_errors=True) as folder:
+        fleet = Fleet(path, node, Path(folder))
+        serving = Serving(fleet.config)
+        running = asyncio.create_task(serving.run())
+        try:
+            await _ready(serving, running)
+            await _serve_http(config, fleet, serving, listening, serves)
+        finally:
+            serving.stop()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FLEET_S):
+                    await asyncio.shield(running)
+            if not running.done():
+                serving.stop()
+            await running
+
+
+async def _ready(serving: Serving, running: "asyncio.Task[None]") -> None:
+    waiting = asyncio.create_task(serving.ready.wait())
+    await asyncio.wait((waiting, running), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if running.done():
+        running.result()
+
+
+async def _serve_http(
+    config: GatewayConfig, fleet: Fleet, serving: Serving, listening: Ready, serves: Serves
+) -> None:  # fmt: skip
+    host, port = serving.address
+    keys = Keys.read(Path(config.keys)) if config.keys else Keys.none()
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    transport: Choice = "tcp" if "tcp" in fleet.config.router.transports else "quic"
+    client = FleetClient.of(fleet.client, host, port, transport=transport)
+    async with client, Gateway(config, client, keys) as gateway:
+        server = HttpServer(gateway, listening)
+        http = asyncio.create_task(server.run())
+        aside = [
+            asyncio.create_task(_watch(gateway, serving, serves)),
+            asyncio.create_task(_renew(fleet)),
+        ]
+        try:
+            await asyncio.wait((http, aside[0]), return_when=asyncio.FIRST_COMPLETED)
+            if aside[0].done() and aside[0].exception() is not None:
+                server.stop()
+                await http
+                aside[0].result()
+            await http
+        finally:
+            for task in aside:
+                task.cancel()
+            await asyncio.gather(*aside, return_exceptions=True)
+
+
+async def _watch(gateway: Gateway, serving: Serving, serves: Serves) -> None:
+    """NodeLostError when every local node was given up before one ever served; later that is for `/status` to say."""
+    nodes = len(serving.config.nodes)
+    while not gateway.ready()[0]:
+        if serving.shell.tally.counts.get("nodes_given_up", 0.0) >= nodes:
+            raise NodeLostError(_last_words(Path(serving.config.router.state) / "logs"))
+        await asyncio.sleep(LOOK_S)
+    serves(gateway)
+    await asyncio.Event().wait()
+
+
+def _last_words(logs: Path) -> str:
+    """The folder of the logs may be gone when the message is read."""
+    lines = [line for path in sorted(logs.glob("*.log")) for line in path.read_text("utf-8", "replace").splitlines()]
+    return f"no local node can be kept running; the last of them said: {(lines or ['nothing'])[-1][:500]}"
+
+
+async def _renew(fleet: Fleet) -> None:
+    """Certificates last 90 days; both ends take a new one up by themselves."""
+    while True:
+        await asyncio.sleep(RENEW_S)
+        try:
+            fleet.certify()
+        except Exception:
+            log.exception("the gateway's certificate can't be renewed")
