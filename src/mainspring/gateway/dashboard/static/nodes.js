@@ -5,7 +5,7 @@ import { figures, percent, time, whole, words } from "./format.js";
 import { verdict } from "./passes.js";
 
 const TONES = { ready: "good", busy: "busy", starting: "idle", draining: "warn", late: "warn", failing: "bad", gone: "bad" };
-const SIDE_X = 138;
+const NARROW = 138;
 const SIDE_Y = 118;
 const EDGE = 10;
 const DOTS = 60;
@@ -34,7 +34,7 @@ function card(passes) {
   const parts = {
     name: h("h3"), state: h("span"), device: h("p", { class: "device" }), note: h("p", { class: "note", hidden: true }),
     fill: h("div", { class: "fill" }), busy: h("span"), cost: h("p", { class: "cost" }),
-    caption: h("figcaption"), plot: s("svg", { role: "img", viewBox: `0 0 ${SIDE_X} ${SIDE_Y}` }),
+    caption: h("figcaption"), plot: s("svg", { role: "img", "aria-label": "No passes yet" }),
   };
   const pill = h("span", { class: "pill" }, h("span", { class: "dot", "aria-hidden": "true" }), parts.state);
   const facts = h("dl", { class: "facts" });
@@ -96,13 +96,15 @@ function plot(parts, list, node) {
   mark(parts.plot, "aria-label", list.length
     ? `Predicted against measured time of the last ${whole(list.length)} passes; typical error ${percent(error)}`
     : "No passes in the last minute");
+  const width = parts.plot.clientWidth || NARROW;
+  mark(parts.plot, "viewBox", `0 0 ${width} ${SIDE_Y}`);
   if (!times.length) {
-    parts.plot.replaceChildren(s("text", { x: SIDE_X / 2, y: SIDE_Y / 2 + 4, "text-anchor": "middle" }, "no passes lately"));
+    parts.plot.replaceChildren(s("text", { x: width / 2, y: SIDE_Y / 2 + 4, "text-anchor": "middle" }, "no passes lately"));
     return;
   }
   const low = Math.log(Math.min(...times) / 1.35);
   const high = Math.log(Math.max(...times) * 1.35);
-  const x = (ms) => EDGE + ((Math.log(ms) - low) / (high - low)) * (SIDE_X - 2 * EDGE);
+  const x = (ms) => EDGE + ((Math.log(ms) - low) / (high - low)) * (width - 2 * EDGE);
   const y = (ms) => SIDE_Y - EDGE - ((Math.log(ms) - low) / (high - low)) * (SIDE_Y - 2 * EDGE);
   const [a, b] = [Math.exp(low), Math.exp(high)];
   const band = [[a, a * 1.15], [b, b * 1.15], [b, b / 1.15], [a, a / 1.15]].map(([u, v]) => `${x(u)},${y(v)}`).join(" ");
@@ -111,6 +113,6 @@ function plot(parts, list, node) {
     s("line", { class: "same", x1: x(a), y1: y(a), x2: x(b), y2: y(b) }),
     ...list.filter((each) => each.predicted_ms > 0 && each.measured_ms > 0).map((each) =>
       s("circle", { class: verdict(each), cx: x(each.predicted_ms).toFixed(1), cy: y(each.measured_ms).toFixed(1), r: 2.6 })),
-    s("text", { x: SIDE_X - 6, y: SIDE_Y - 5, "text-anchor": "end" }, time(Math.max(...times))),
+    s("text", { x: width - 6, y: SIDE_Y - 5, "text-anchor": "end" }, time(Math.max(...times))),
   );
 }

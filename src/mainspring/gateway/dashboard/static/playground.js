@@ -149,7 +149,7 @@ export class Playground {
     this.only(["failure"]);
     showFailure(status, body, headers);
     if (status === 401) return askForKey();
-    const field = fieldOf(body?.param ?? body?.error?.param);
+    const field = fieldOf(body?.param ?? body?.error?.param, body?.reason ?? body?.error?.code);
     if (field) this.fault(new FieldError(field, body.detail ?? body.error.message));
   }
 

@@ -49,8 +49,12 @@ function fromJson(text) {
   return value;
 }
 
-// `field` of an error of the gateway: `behaviors[3].definition` concerns the behaviors.
-export const fieldOf = (param) => (/^behaviors/.test(param ?? "") ? "behaviors" : /^(span|input|output|messages)/.test(param ?? "") ? "conversation" : null);
+// The field that an error of the gateway is about: `behaviors[3].definition` concerns the behaviors.
+export function fieldOf(param, reason) {
+  if (/^behaviors/.test(param ?? "")) return "behaviors";
+  if (/^(span|input|output|messages)/.test(param ?? "")) return "conversation";
+  return ["bad_span", "unknown_format"].includes(reason) ? "conversation" : null;
+}
 
 export function curl(url, body, withKey) {
   const quoted = JSON.stringify(body, null, 1).replaceAll("'", "'\\''");

@@ -90,7 +90,7 @@ export function showFailure(status, body, headers) {
   const again = headers?.get("x-should-retry") === "false" ? "Trying again will not help." : retry > 0 ? `Try again in ${time(retry)}.` : "";
   const panel = byId("failure");
   panel.replaceChildren(
-    h("h2", {}, status ? title(status) : "No answer"), h("p", {}, sentence(detail)), again ? h("p", {}, again) : null,
+    h("h2", {}, status ? title(status) : "No answer"), h("p", {}, sentence(detail)), ...(again ? [h("p", {}, again)] : []),
     h("p", { class: "muted" }, [status ? `HTTP ${status}` : "", words(reason), headers?.get("x-request-id") ?? ""].filter(Boolean).join(" · ")));
   panel.hidden = false;
 }
