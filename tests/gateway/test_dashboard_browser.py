@@ -1,7 +1,9 @@
 """The overview and the playground in a real browser, before the gateway's real routes and socket."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +136,14 @@ def test_a_key_is_asked_for_kept_in_the_tab_and_used(browser: Browser, fleet: Fa
 # ---------------------------------------------------------------- playground
 
 
+def until(page: Page, condition: Callable[[], bool]) -> None:
+    for _ in range(LONGEST_MS // 20):
+        if condition():
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("it did not come to pass")
+
+
 def score(page: Page, conversation: object, behaviors: str) -> None:
     text = conversation if isinstance(conversation, str) else json.dumps(conversation)
     page.get_by_label("Conversation", exact=True).fill(text)
@@ -190,7 +200,7 @@ def test_the_policy_stops_code_that_got_in(browser: Browser, served: Served) -> 
                 const stopped = [];
                 document.addEventListener('securitypolicyviolation', (e) => stopped.push(e.effectiveDirective));
                 const script = document.createElement('script');
-                try { script.textContent = 'stolen = 1'; document.body.append(script); } catch { stopped.push('types'); }
+                try { script.textContent = 'stolen = 1'; document.body.append(script); } catch { stopped.push(''); }
                 try { document.body.innerHTML += '<b>x</b>'; } catch { stopped.push('markup'); }
                 try { await fetch('http://127.0.0.1:9/'); } catch { stopped.push('fetch'); }
                 await new Promise((done) => setTimeout(done, 100));
@@ -253,18 +263,14 @@ def test_refusals_say_what_why_and_when(browser: Browser, served: Served, fleet:
 
 
 def test_stop_takes_the_request_back(browser: Browser, served: Served, fleet: FakeFleet) -> None:
-    import asyncio
-
     with page_of(browser, served.url, view="playground") as (page, _):
         fleet.hold = asyncio.Event()
         score(page, "User: hi", "a thing")
         expect(page.get_by_role("button", name="Scoring…")).to_be_disabled()
+        until(page, lambda: bool(fleet.submits))
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("button", name="Score", exact=True)).to_be_enabled()
-        deadline = served.gateway.now_s() + 30.0
-        while not fleet.cancelled and served.gateway.now_s() < deadline:
-            page.wait_for_timeout(20)
-        assert fleet.cancelled == 1
+        until(page, lambda: fleet.cancelled == 1)
 
 
 def test_what_is_copied_is_a_request_that_works(browser: Browser, served: Served) -> None:
@@ -277,8 +283,6 @@ def test_what_is_copied_is_a_request_that_works(browser: Browser, served: Served
         page.get_by_role("button", name="Copy as curl").click()
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         command = page.evaluate("navigator.clipboard.readText()")
-    import subprocess
-
     done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60.0, check=True)  # noqa: S603, S607
     assert [each["id"] for each in json.loads(done.stdout)["results"]] == ["the user's thing"]
 
@@ -295,7 +299,9 @@ def test_a_file_can_be_opened(browser: Browser, served: Served, tmp_path: Path) 
 
 def test_thousands_of_behaviors_are_shown(browser: Browser, served: Served) -> None:
     with page_of(browser, served.url, view="playground") as (page, _):
-        score(page, "User: hi", "\n".join(f"behavior number {number}" for number in range(3000)))
+        lines = "\n".join(f"behavior number {number}" for number in range(3000))
+        page.get_by_label("Behaviors", exact=True).evaluate("(area, lines) => { area.value = lines; }", lines)
+        page.get_by_role("button", name="Score", exact=True).click()
         expect(page.locator("#scores > li")).to_have_count(3000)
         expect(page.locator("#results-note")).to_contain_text("3,000 behaviors")
 
