@@ -19,7 +19,7 @@ from mainspring.core.nouns import Limits
 from mainspring.errors import BehaviorError, InputError, MainspringError, TooLargeError
 from mainspring.gateway.calls import Floats, ScoreCall
 from mainspring.text.bundle import Bundle
-from mainspring.text.formats import read_span
+from mainspring.text.formats import is_span, plain_text, read_span
 from mainspring.text.question import Behavior, Question, YesNo, check_question
 from mainspring.text.span import Note, ReadSpan, Span
 from mainspring.text.view import View
@@ -87,7 +87,7 @@ class Assembler:
         """InputError that names the caller's field."""
         branches = self.branches(call)
         span_field, _ = call.fields
-        read = ReadSpan(call.span, "span") if isinstance(call.span, Span) else read_span(call.span)
+        read = _read(call)
         try:
             view = self.bundle.view(
                 read.span, limit_tokens=self.view_limit(limits), on_overflow=call.on_overflow, choice=call.choice
@@ -200,6 +200,16 @@ class InternalAnswerError(MainspringError):
     """The fleet answered something else than was asked: a fault of ours."""
 
     code = "bad_answer"
+
+
+def _read(call: ScoreCall) -> ReadSpan:
+    """A span of any known format; a state that is none of them is one message of text, or of JSON as text."""
+    if isinstance(call.span, Span):
+        return ReadSpan(call.span, "span")
+    if not call.is_state or (not isinstance(call.span, str) and is_span(call.span)):
+        return read_span(call.span)
+    text = call.span if isinstance(call.span, str) else msgspec.json.encode(call.span).decode()
+    return read_span(text, plain_text.NAME)
 
 
 def tokens_of(bundle: Bundle, value: Any, field: str) -> U32:

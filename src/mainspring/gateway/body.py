@@ -25,6 +25,10 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 SMALL_BYTES = 256 << 10
 """Decoded on the loop; larger ones on the pool."""
+ANY = "[...]"
+SEARCHED = 2000
+"""Values of an object among which the wrong one is looked for."""
+KEY_CHARS = 64
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -87,15 +91,40 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[S]) -> S:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
-        path = place.strip("`").lstrip(".").replace("[...]", "[*]")
-        raise ValidationError(message[:1].lower() + message[1:], param=path or "body") from None
+        message, path = parts_of(error)
+        if ANY in path:
+            path = _with_key(body, decoder, path)
+        raise ValidationError(message, param=path or "body") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         # msgspec says what and at which byte, never with the text; what Unicode's error says has the bytes in it.
         what = str(error) if isinstance(error, msgspec.DecodeError) else "not UTF-8"
         raise MalformedError(what, param="body") from None
     except RecursionError:
         raise MalformedError("nested too deeply", param="body") from None
+
+
+def parts_of(error: msgspec.ValidationError) -> tuple[str, str]:
+    """(message, path of the field): `$.behaviors[...].id` is `behaviors[...].id`."""
+    message, _, place = str(error).partition(" - at `")
+    path = place.removesuffix("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
+    return message[:1].lower() + message[1:], path
+
+
+def _with_key(body: bytes, decoder: msgspec.json.Decoder[S], path: str) -> str:
+    """msgspec numbers the elements of lists but does not say under which key of an object the wrong value stands: it is
+    the first one that fails by itself."""
+    before, _, after = path.partition(ANY)
+    data = msgspec.json.decode(body)
+    values = data.get(before) if isinstance(data, dict) else None
+    if isinstance(values, dict):
+        for key, value in list(values.items())[:SEARCHED]:
+            data[before] = {key: value}
+            try:
+                msgspec.convert(data, decoder.type)
+            except msgspec.ValidationError as error:
+                if (found := parts_of(error)[1]).startswith(before + ANY):
+                    return f"{before}.{key[:KEY_CHARS]}{found.removeprefix(before + ANY)}"
+    return f"{before}.*{after}"
 
 
 async def attended(request: Request, work: Awaitable[T]) -> T:

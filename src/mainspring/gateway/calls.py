@@ -29,6 +29,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 class ScoreCall(Struct, frozen=True, kw_only=True):
     """`model` is an alias or a model key, "" the default. `span` is decoded JSON of any known format, or a `Span`.
+    `is_state`: JSON that is no conversation is read as text instead of being refused.
     `fields` are the names of the caller's fields for errors: of the span, and of the questions."""
 
     model: str
@@ -38,6 +39,7 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     on_overflow: Overflow = "refuse"
     choice: int = 0
     want_view: bool = False
+    is_state: bool = False
     fields: tuple[str, str] = ("span", "behaviors")
 
 

@@ -13,20 +13,12 @@ from mainspring.gateway.calls import Floats, ScoreCall, Scored
 from mainspring.gateway.errors import ValidationError
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import Visit
-from mainspring.text.formats import is_span
 from mainspring.text.question import Choice, Question, YesNo
 
 
 def text_of(value: Any) -> str:
     """Texts as they are, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def state_of(value: Any) -> Any:
-    """A conversation of any known format stays one; other JSON is one message of JSON text."""
-    if isinstance(value, str) or is_span(value):
-        return value
-    return text_of(value)
 
 
 def yes_no(name: str, instructions: Any, yes: Any = None, no: Any = None) -> YesNo:
@@ -67,7 +59,8 @@ async def answered(
     if asked > most:
         raise ValidationError(f"limits.behaviors: at most {most} questions and options", param=fields[1], limit=most,
                               actual=asked)  # fmt: skip
-    call = ScoreCall(model=model, span=span, questions=questions, terms=visit.terms(), fields=fields)
+    call = ScoreCall(model=model, span=span, questions=questions, terms=visit.terms(), fields=fields,
+                     is_state=True)  # fmt: skip
     scored = await attended(request, gateway.score(call))
     visit.stages = scored.stages
     return scored

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 from mainspring.gateway.body import answer, decode
 from mainspring.gateway.calls import Floats
 from mainspring.gateway.headers import timing_headers
-from mainspring.gateway.routes._questions import answered, confidence, described, expected, options, state_of, yes_no
+from mainspring.gateway.routes._questions import answered, confidence, described, expected, options, yes_no
 from mainspring.gateway.schemas import DecisionChoice, DecisionPredicate, DecisionScore, DecisionsIn
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
@@ -28,7 +28,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         asked, _ = await decode(request, _DECODER)
         questions = tuple(question_of(index, each) for index, each in enumerate(asked.questions))
         scored = await answered(
-            gateway, request, visit, model=asked.model, span=state_of(asked.input), questions=questions,
+            gateway, request, visit, model=asked.model, span=asked.input, questions=questions,
             fields=("input", "questions"),
         )  # fmt: skip
         answers = [answer_of(each, row) for each, row in zip(asked.questions, scored.rows, strict=True)]

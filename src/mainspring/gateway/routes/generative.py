@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from mainspring.errors import MainspringError
 from mainspring.gateway.assemble import U32, tokens_of
 from mainspring.gateway.body import answer, attended, decode
 from mainspring.gateway.calls import Answered, Asking, Floats, Stages, Terms
@@ -119,17 +120,23 @@ async def _apart(
     gateway: Gateway, model: str, query: U32, items: tuple[U32, ...], labels: U32, terms: Terms
 ) -> list[Answered]:
     """Each item a view, the query its branch; all or none."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(
-                gateway.ask(
-                    Asking(model=model, view=item, branches=(query,), labels=(labels,),
-                           terms=msgspec.structs.replace(terms, request_id=f"{terms.request_id[:120]}.{index}"))
-                )
-            )
-            for index, item in enumerate(items)
-        ]  # fmt: skip
+    calls = [
+        Asking(model=model, view=item, branches=(query,), labels=(labels,),
+               terms=msgspec.structs.replace(terms, request_id=f"{terms.request_id[:120]}.{index}"))
+        for index, item in enumerate(items)
+    ]  # fmt: skip
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(gateway.ask(call)) for call in calls]
+    except* MainspringError as errors:
+        raise first_of(errors) from None
     return [task.result() for task in tasks]
+
+
+def first_of(errors: BaseExceptionGroup[MainspringError]) -> MainspringError:
+    """What failed first took the others with it."""
+    found = errors.exceptions[0]
+    return first_of(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 def _joined(answers: list[Answered]) -> Rows:

@@ -26,6 +26,8 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         """UnknownModelError (404), NoRouterError (503)."""
         visit_of(request).route = "/v1/models/{id}"
         name = request.path_params["id"]
+        if not name:
+            return await models(request)
         return answer(card(name, gateway.catalogue.find(name)))
 
     async def version(request: Request) -> Response:

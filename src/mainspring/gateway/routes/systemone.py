@@ -16,7 +16,6 @@ from mainspring.gateway.routes._questions import (
     described,
     expected,
     options,
-    state_of,
     text_of,
     yes_no,
 )
@@ -37,7 +36,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         asked, _ = await decode(request, _DECODER)
         questions = tuple(question_of(name, each) for name, each in asked.questions.items())
         scored = await answered(
-            gateway, request, visit, model=asked.model, span=state_of(asked.state), questions=questions,
+            gateway, request, visit, model=asked.model, span=asked.state, questions=questions,
             fields=("state", "questions"),
         )  # fmt: skip
         answers = {
