@@ -47,7 +47,7 @@ export class Throughput {
     const height = this.parent.clientHeight;
     if (!width || !height) return;
     const seen = this.points.filter((each) => each.at >= now - WINDOW_S * 1000);
-    const top = ceiling(Math.max(1, ...seen.flatMap((each) => LINES.map((line) => each[line] ?? 0))));
+    const top = ceiling(Math.max(0.9, ...seen.flatMap((each) => LINES.map((line) => each[line] ?? 0))));
     const x = (at) => LEFT + (1 - (now - at) / (WINDOW_S * 1000)) * (width - LEFT);
     const y = (value) => TOP + (1 - value / top) * (height - TOP - BOTTOM);
     mark(this.svg, "viewBox", `0 0 ${width} ${height}`);

@@ -81,8 +81,8 @@ function facts_of(list, names) {
 
 function cost(model) {
   const terms = [
-    [time(model.fixed_ms), "a pass"], [`${figures(model.view_token_us)}\u202fµs`, "a view token"],
-    [`${figures(model.row_us)}\u202fµs`, "a question token"],
+    [time(model.fixed_ms), "a pass"], [time(model.view_token_us / 1e3), "a view token"],
+    [time(model.row_us / 1e3), "a question token"],
   ];
   if (model.pair_ns > 0) terms.push([`${figures(model.pair_ns)}\u202fns`, "an attention pair"]);
   return terms.flatMap(([value, per], index) => [index ? " + " : "", h("b", {}, value), ` ${per}`]);
