@@ -88,11 +88,14 @@ def child_of(pid: int) -> int:
 
 
 @contextmanager
-def service(folder: Path, transport: str, gateways: int, cost: tuple[float, float, float]) -> Iterator[Service]:
-    """Up and scoring."""
+def service(
+    folder: Path, transport: str, gateways: int, cost: tuple[float, float, float], probes: tuple[str, ...] = ()
+) -> Iterator[Service]:
+    """Up and scoring. `probes`: further certificates of clients."""
     folder.mkdir()
     pki = PkiFolder.create(folder / "pki", "bench", time.time())
-    for role, name in (("router", "hill"), ("client", "gate"), ("node", "ant")):
+    holders = [("router", "hill"), ("client", "gate"), ("node", "ant"), *(("client", name) for name in probes)]
+    for role, name in holders:
         pki.issue(role, name, time.time(), hosts=("127.0.0.1",) if role == "router" else ())
     write_model(folder / "null")
     (folder / "node.toml").write_text(

@@ -268,7 +268,8 @@ def test_readiness_follows_what_nodes_did_lately() -> None:
         async with served(fleet, ready_s=30.0) as s:
             assert (await s.get("/health/ready")).status == 200
             for nodes, reason in (
-                ((), "no_node"), ((node_status(state="failing"),), "no_node"), ((node_status(state="late"),), "no_node"),
+                ((), "no_node"), ((node_status(state="failing"),), "no_node"),
+                ((node_status(state="late"),), "no_node"),
                 ((node_status(idle_s=31.0),), "no_recent_pass"),
             ):  # fmt: skip
                 fleet.nodes = nodes

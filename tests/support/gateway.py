@@ -87,7 +87,7 @@ class ScriptedFleet:
         self.answered += 1
         return m.Result(logits=expected(submit), queue_s=0.001, device_s=0.01, total_s=0.02, nodes=("ant",))
 
-    async def status(self, passes: int = 0) -> m.Status:
+    async def status(self, passes: int = 0) -> m.Status:  # noqa: ARG002 - as the client has it
         classes = tuple(m.ClassStatus(name=slo.name, priority=slo.priority) for slo in DEFAULT_CLASSES)
         return m.Status(router=1, up_s=5.0, version="x", models=self.models, nodes=self.nodes, classes=classes)
 

@@ -3,10 +3,10 @@
 from starlette.routing import BaseRoute
 
 from mainspring.gateway.front import Front
-from mainspring.gateway.routes import decisions, generative, health, models, scores, status, systemone
+from mainspring.gateway.routes import dashboard, decisions, generative, health, models, scores, status, systemone
 from mainspring.gateway.service import Gateway
 
-FAMILIES = (scores, systemone, decisions, generative, models, health, status)
+FAMILIES = (scores, systemone, decisions, generative, models, health, status, dashboard)
 
 
 def build_app(gateway: Gateway) -> Front:

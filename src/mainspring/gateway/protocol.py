@@ -14,6 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from mainspring.gateway.config import GatewayLimits
 
 THROWN_AWAY = 64 << 20
+LINGER_S = 5.0
+"""For what is left of a body after its answer."""
 
 
 def guarded(limits: GatewayLimits) -> type[HttpToolsProtocol]:
@@ -29,7 +31,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._in_headers = True
         self._header_bytes = 0
-        self._message_open = False
+        self._message_open = self._close_after = False
         self._thrown = 0
         self._refusal: tuple[int, str, str] | None = None
 
@@ -86,18 +88,27 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop()
         self._in_headers, self._header_bytes, self._thrown = False, 0, 0
         super().on_headers_complete()
+        self._close_after = self.cycle is not None and not self.cycle.keep_alive
+        if self._close_after:  # by us: a socket closed with unread bytes is reset, and a reset takes the answer with it
+            self.cycle.keep_alive = True
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._message_open, self._in_headers, self._header_bytes = False, True, 0
         if self.cycle is not None and self.cycle.response_complete:
             self._stop()
+            if self._close_after:
+                self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._message_open and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._message_open:
             self._stop()
-            self._timer = self.loop.call_later(self.limits.body_s, self.transport.abort)
+            self._timer = self.loop.call_later(min(LINGER_S, self.limits.body_s), self.transport.abort)
+        elif self._close_after and self.cycle.response_complete:
+            self.transport.close()
 
     # -------------------------------------------------------------- refusals
 

@@ -278,7 +278,8 @@ class Gateway:
                 log.debug("the router's status can't be had: %s", type(error).__name__)
             except Exception:
                 log.exception("a fault while the router's status was read")
-            self.keys.refresh(self.now_s())
+            if self.keys.refresh(self.now_s()):
+                self.ledger.forget(self.keys.names)
             await asyncio.sleep(POLL_S)
 
 
