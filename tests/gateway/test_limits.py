@@ -22,7 +22,7 @@ from mainspring.gateway.errors import (
 )
 from mainspring.gateway.headers import deadline_of, request_id_of, trace_of
 from mainspring.gateway.idempotency import Shared
-from mainspring.gateway.keys import Key, KeyFile, Keys, read_keys, write_keys
+from mainspring.gateway.keys import ANONYMOUS, Key, KeyFile, Keys, read_keys, write_keys
 from mainspring.gateway.limits import DAY_S, Bucket, Ledger
 from mainspring.gateway.pool import Pool
 from support.gateway import play, until
@@ -73,6 +73,12 @@ def test_room_is_given_back() -> None:
             ledger.enter(key, 0.0)
         ledger.leave(key)
         ledger.leave(key)
+
+
+def test_without_keys_the_gateways_own_limit_holds() -> None:
+    ledger = Ledger(1, 1.0)
+    for _ in range(5):
+        ledger.enter(ANONYMOUS, 0.0)
 
 
 def test_keys_that_are_gone_leave_nothing_behind() -> None:

@@ -295,5 +295,7 @@ def test_metrics_and_status_count_what_happened() -> None:
             assert 'mainspring_refusals_total{reason="unknown_model"} 1.0' in page
             assert 'gen_ai_server_request_duration_seconds_count{operation="score"' in page
             assert "mainspring_stage_seconds_bucket" in page
+            assert "mainspring_ready 1.0" in page
+            assert 'mainspring_nodes{state="ready"} 1.0' in page
 
     play(scene())

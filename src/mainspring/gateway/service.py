@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -76,7 +77,7 @@ class Gateway:
         self.catalogue = Catalogue(fleet.bundle, self.pool, config.default_model)
         self.ledger = Ledger(config.limits.tenant_concurrent, config.share)
         self.counts = Counts(now_s())
-        self.metrics = Metrics(self.counts)
+        self.metrics = Metrics(self.counts, self._told_of_nodes)
         self.closing = asyncio.Event()
         self.router: m.Status | None = None
         self.version = __version__
@@ -116,6 +117,10 @@ class Gateway:
         if min(node.idle_s for node in usable) + self.router_age_s() > self.config.ready_s:
             return False, "no_recent_pass"
         return True, "ready"
+
+    def _told_of_nodes(self) -> tuple[bool, Counter[str]]:
+        nodes = () if self.router is None else self.router.nodes
+        return self.ready()[0], Counter(str(node.state) for node in nodes)
 
     def class_names(self) -> tuple[str, ...]:
         """Highest priority first; empty before the router was heard."""
