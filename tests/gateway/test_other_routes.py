@@ -288,7 +288,7 @@ def test_metrics_and_status_count_what_happened() -> None:
             await s.post("/v1/systemone", SYSTEM | {"model": "never"})
             status = (await s.get("/status")).json
             assert status["gateway"]["requests"] == {"open": 1, "begun": 5, "2xx": 3, "4xx": 1}
-            assert status["gateway"]["requests"]["refused"] == {"unknown_model": 1}
+            assert status["gateway"]["refused"] == {"unknown_model": 1}
             assert status["nodes"][0]["name"] == "ant"
             page = (await s.get("/metrics")).body.decode()
             assert 'mainspring_requests_total{route="/v1/systemone",status="200"} 3.0' in page
