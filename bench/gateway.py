@@ -27,7 +27,6 @@ import click
 
 from mainspring.bench import environment
 from mainspring.bench.http.figures import LoadReport
-from mainspring.bench.http.processes import pin
 from mainspring.bench.http.run import Plan, load
 from mainspring.bench.http.sender import Target
 from mainspring.bench.http.traffic import Shape
@@ -43,8 +42,8 @@ SERVERS, LOADERS = 0, 1
 class Service:
     """Processes of one service: `urls` of its gateways, `pids` by name."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, pinned: bool) -> None:
+        self.folder, self._pinned = folder, pinned
         self.urls: list[str] = []
         self.pids: dict[str, int] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -55,11 +54,16 @@ class Service:
         with log.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603 - ours
                 [sys.executable, "-m", "mainspring", *arguments], stdout=out, stderr=out, cwd=self.folder,
-                preexec_fn=lambda: pin(core % (os.cpu_count() or 1)),
+                preexec_fn=lambda: self.pin(core),
             )  # fmt: skip
         self._processes.append(process)
         self.pids[name] = process.pid
         return log
+
+    def pin(self, core: int, pid: int = 0) -> None:
+        """`pid` 0: whoever calls."""
+        if self._pinned:
+            os.sched_setaffinity(pid, {core % (os.cpu_count() or 1)})
 
     def stop(self) -> None:
         for process in reversed(self._processes):
@@ -88,11 +92,19 @@ def child_of(pid: int) -> int:
 
 
 @contextmanager
-def service(folder: Path, transport: str, gateways: int, cost: tuple[float, float, float]) -> Iterator[Service]:
-    """Up and scoring."""
+def service(
+    folder: Path,
+    transport: str,
+    gateways: int,
+    cost: tuple[float, float, float],
+    probes: tuple[str, ...] = (),
+    pinned: bool = True,
+) -> Iterator[Service]:
+    """Up and scoring. `probes`: further certificates of clients."""
     folder.mkdir()
     pki = PkiFolder.create(folder / "pki", "bench", time.time())
-    for role, name in (("router", "hill"), ("client", "gate"), ("node", "ant")):
+    holders = [("router", "hill"), ("client", "gate"), ("node", "ant"), *(("client", name) for name in probes)]
+    for role, name in holders:
         pki.issue(role, name, time.time(), hosts=("127.0.0.1",) if role == "router" else ())
     write_model(folder / "null")
     (folder / "node.toml").write_text(
@@ -107,7 +119,7 @@ def service(folder: Path, transport: str, gateways: int, cost: tuple[float, floa
         '[tls]\nfolder = "pki/router-hill"\nauthority = "pki"\n'
         "[limits]\nstreams = 4096\n[gateway]\nport = 0\n[gateway.limits]\ntenant_concurrent = 1024\n"
     )
-    made = Service(folder)
+    made = Service(folder, pinned)
     try:
         if gateways:
             made.spawn("router", SERVERS, "router", "--config", "fleet.toml")
@@ -129,7 +141,7 @@ def service(folder: Path, transport: str, gateways: int, cost: tuple[float, floa
             _answers(url)
         if not gateways:
             made.pids["node"] = child_of(made.pids["serve"])
-            os.sched_setaffinity(made.pids["node"], {LOADERS})
+            made.pin(LOADERS, made.pids["node"])
         yield made
     except BaseException:
         for log in folder.glob("*.log"):
@@ -180,18 +192,19 @@ def measure(made: Service, rate: float, seconds: float, shape: Shape, **changes:
 @click.option("--transport", type=click.Choice(["tcp", "quic"]), default="tcp", show_default=True)
 @click.option("--gateways", type=click.IntRange(0, 8), default=0, show_default=True, help="0: mainspring serve.")
 @click.option("--cold", is_flag=True, help="No turn and no behavior came before.")
+@click.option("--pin/--no-pin", "pinned", default=True, show_default=True, help="Not on a core that others hold.")
 @click.option("--cost", type=(float, float, float), default=(1e-3, 5e-8, 1e-7), show_default=True,
               help="Of a null pass: seconds, a view token, a branch row.")  # fmt: skip
 def main(
     rates: str, seconds: float, tokens: int, behaviors: int, transport: str, gateways: int, cold: bool,
-    cost: tuple[float, float, float],
+    pinned: bool, cost: tuple[float, float, float],
 ) -> None:  # fmt: skip
     shape = Shape(tokens=tokens, behaviors=behaviors, share=0.0 if cold else 0.5, fresh_behaviors=cold)
     where = environment.record()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        made = stack.enter_context(service(folder / "service", transport, gateways, cost))
-        pin(LOADERS % (os.cpu_count() or 1))
+        made = stack.enter_context(service(folder / "service", transport, gateways, cost, pinned=pinned))
+        made.pin(LOADERS)
         click.echo(
             f"### {'serve' if not gateways else f'{gateways} gateways'}, {transport}, {'cold' if cold else 'half'}"
         )

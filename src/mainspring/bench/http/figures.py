@@ -125,6 +125,7 @@ class LoadReport(Struct, frozen=True, kw_only=True):
     prediction_error: Quantiles | None
     slices: tuple[Slice, ...]
     cpu: tuple[Cpu, ...] = ()
+    warmup_answered: int = 0
 
     @property
     def kept_up(self) -> bool:
@@ -194,6 +195,7 @@ def summarise(
         latency=Quantiles.of(latency[good]), server=Quantiles.of((latency - elsewhere)[good]),
         refused=Quantiles.of(latency[measured & (status >= 400)]), late=Quantiles.of(late[measured & (status != 0)]),
         prediction_error=Quantiles.of((latency - predicted)[good]), slices=tuple(slices),
+        warmup_answered=int((~measured & (status >= 200) & (status < 300)).sum()),
     )  # fmt: skip
 
 
