@@ -10,10 +10,12 @@ from mainspring.train.splits import TRAIN
 
 
 def familiarity_of(data: TrainingData) -> Familiarity:
-    """Behaviors that carry a parameter (a tool's name) count as one a name."""
+    """Behaviors that carry a parameter (a tool's name) count as one a name; those made of quotes do not count."""
     bags: dict[str, Counter[int]] = {}
     for number in np.unique(data.rows.behavior[data.rows.split == TRAIN]):
         name = str(data.behaviors[number])
+        if name.startswith("persona:") and "/" in name:
+            continue
         full = name.startswith(("persona:", "user_persona:"))
         bag = bags.setdefault(name if full else name.partition(":")[0], Counter())
         for wording in data.wordings[number]:
