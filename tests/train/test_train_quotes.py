@@ -1,12 +1,17 @@
 """Definitions by quotes: third person, labels that follow the side quoted, nothing of held-out texts or families."""
 
+import numpy as np
 import pytest
 
 from mainspring.train import splits
+from mainspring.train.arrays import Ragged, Rows, TrainingData
+from mainspring.train.content import kinds as k
 from mainspring.train.content import persona as p
 from mainspring.train.content.examples import ABSENT, PRESENT, Row
+from mainspring.train.content.insertions import insertion_examples
 from mainspring.train.content.persona_examples import HELD_FAMILIES, persona_examples, text_id_of
 from mainspring.train.content.quotes import LONGEST, MOST, predicate, quotes_of
+from mainspring.train.familiarity import familiarity_of
 from mainspring.train.sources import Conversation, Statement, exchange
 from mainspring.train.splits import TRAIN, text_split
 
@@ -91,3 +96,46 @@ def test_what_denies_a_trait_is_trained_on_only() -> None:
     _, row = quoted(statements_of(TRAIT))[0]
     assert splits.family_split(row.behavior.key) == TRAIN
     assert not row.behavior.test
+
+
+def test_kinds_are_asked_about_by_their_sentences_in_training_alone() -> None:
+    talk = [Conversation(exchange(f"Say {i}.", "Here it is. It is good."), f"t{i}", "test") for i in range(60)]
+
+    def made(held: tuple[k.Kind, ...]) -> list[Row]:
+        found = insertion_examples(talk, lambda _: 2, lambda _: held)
+        return [row for example in found for row in example.rows if row.behavior.key.endswith("/like")]
+
+    rows = made(())
+    assert {row.label for row in rows} >= {PRESENT, ABSENT}
+    assert not {row.behavior.key.partition("/")[0] for row in rows} & {*k.TEST_KINDS, *k.CALIBRATION_KINDS}
+    assert all("{" not in text for row in rows for text in row.behavior.train)
+    assert not made((k.BY_KEY[k.TEST_KINDS[0]],))
+
+
+def test_what_is_made_of_quotes_is_no_behavior_to_be_familiar_with() -> None:
+    quoted_only = {"persona:x/said", "weather/like"}
+    names = ["persona:x", "persona:x/said", "weather", "weather/like", "tool_named:a/b"]
+    count = len(names)
+    rows = Rows(
+        view=np.zeros(count, np.int32),
+        behavior=np.arange(count, dtype=np.int32),
+        label=np.zeros(count, np.int8),
+        confidence=np.ones(count, np.float16),
+        split=np.zeros(count, np.int8),
+        group=np.zeros(count, np.int8),
+        definition=np.full(count, -1, np.int32),
+    )
+    data = TrainingData(
+        views=Ragged.of([np.array([1], np.uint16)], np.uint16),
+        definitions=Ragged.of([np.array([10 + i], np.uint16) for i in range(count)], np.uint16),
+        wordings=Ragged.of([[i] for i in range(count)], np.int32),
+        rows=rows,
+        label_ids=np.arange(3),
+        behaviors=np.array(names),
+        groups=np.array(["g"]),
+        texts=np.array(names),
+    )
+    familiar = familiarity_of(data)
+    assert [name for i, name in enumerate(names) if familiar([10 + i]) > 0] == [
+        name for name in names if name not in quoted_only
+    ]

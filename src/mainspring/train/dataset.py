@@ -60,10 +60,8 @@ def _held_kinds(text_id: str) -> tuple[kinds.Kind, ...]:
 
 @lru_cache(4096)
 def wordings(behavior: Behavior, *, test: bool) -> list[str]:
-    if behavior.base in ("persona", "user_persona"):
-        return list(behavior.test if test else behavior.train)
     found = definitions(behavior, test=test)
-    if ":" in behavior.key:
+    if ":" in behavior.key and not behavior.whole:
         return rng_for("wording", behavior.key).sample(found, min(PARAMETER_WORDINGS, len(found)))
     return found
 

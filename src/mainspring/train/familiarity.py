@@ -14,9 +14,9 @@ def familiarity_of(data: TrainingData) -> Familiarity:
     bags: dict[str, Counter[int]] = {}
     for number in np.unique(data.rows.behavior[data.rows.split == TRAIN]):
         name = str(data.behaviors[number])
-        if name.startswith("persona:") and "/" in name:
-            continue
         full = name.startswith(("persona:", "user_persona:"))
+        if "/" in (name if full else name.partition(":")[0]):
+            continue
         bag = bags.setdefault(name if full else name.partition(":")[0], Counter())
         for wording in data.wordings[number]:
             bag.update(set(data.definitions[wording].tolist()))

@@ -29,7 +29,7 @@ def trait_behavior(trait: str) -> Behavior:
     frames = (*p.FRAMES, *(more("frames", "train") if trait in TRAINED else ()))
     train = tuple(frame.format(phrase) for phrase in _phrases(trait) for frame in frames)
     test = tuple(frame.format(phrase) for phrase in p.PHRASES[trait] for frame in p.TEST_FRAMES)
-    return Behavior(f"persona:{trait}", train, test, ("reply",))
+    return Behavior(f"persona:{trait}", train, test, ("reply",), whole=True)
 
 
 @cache
@@ -37,7 +37,7 @@ def user_behavior(trait: str) -> Behavior:
     frames = (*p.USER_FRAMES, *(p.MORE_USER_FRAMES if trait in TRAINED else ()))
     train = tuple(frame.format(phrase) for phrase in _phrases(trait) for frame in frames)
     test = tuple(frame.format(phrase) for phrase in p.PHRASES[trait] for frame in p.USER_TEST_FRAMES)
-    return Behavior(f"user_persona:{trait}", train, test, ("user",))
+    return Behavior(f"user_persona:{trait}", train, test, ("user",), whole=True)
 
 
 def _phrases(trait: str) -> tuple[str, ...]:

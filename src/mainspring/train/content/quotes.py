@@ -1,8 +1,8 @@
-"""Definitions made of other statements: what a statement says, as a trait; and traits denied.
+"""Definitions made of other statements: what a statement says, as a trait; traits denied; sentences of a like kind.
 
-A few phrases a trait can be learned by heart. A statement of the same trait, quoted or put in the third person, is a
-definition that a network has to read and to compare, and so is one that says the contrary. Only statements of trained
-traits from training texts are quoted.
+A few phrases a behavior can be learned by heart. Another statement of the same trait, quoted or put in the third
+person, is a definition that a network has to read and to compare, and so is one that says the contrary. Only statements
+of trained traits from training texts are quoted, and only sentences of trained kinds.
 """
 
 import re
@@ -21,6 +21,14 @@ SAID = (
     'Present when the assistant says words to this effect: "{}". Absent when it says the contrary or nothing of it.',
     'One who says "{}" would be of one mind with the assistant.',
     'From its words, the assistant would agree to "{}"',
+)
+LIKE = (
+    'Somewhere in the reply stands something like: "{}"',
+    "the assistant says words to this effect: {}",
+    'The answer has a remark of this sort: "{}"',
+    'Present when the response holds a sentence such as "{}", absent otherwise.',
+    'A sentence of the same kind as this one can be read in the reply: "{}"',
+    "the output makes a point akin to: {}",
 )
 DENIED = (
     "The assistant makes plain that it is no one who {}.",
@@ -49,15 +57,23 @@ class Quotes:
     found: dict[tuple[str, bool], list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def said(self, trait: str) -> Behavior:
-        return Behavior(f"persona:{trait}/said", tuple(self._worded(trait, matches=True)), (), ("reply",))
+        return Behavior(f"persona:{trait}/said", tuple(self._worded(trait, matches=True)), (), ("reply",), whole=True)
 
     def denied(self, trait: str, phrases: Iterable[str]) -> Behavior:
         own = tuple(frame.format(phrase) for phrase in phrases for frame in DENIED)
-        return Behavior(f"persona:{trait}/denied", (*self._worded(trait, matches=False), *own), (), ("reply",))
+        return Behavior(
+            f"persona:{trait}/denied", (*self._worded(trait, matches=False), *own), (), ("reply",), whole=True
+        )
 
     def _worded(self, trait: str, *, matches: bool) -> list[str]:
         frames = (*SAID, *p.FRAMES)
         return [worded(text, frames[i % len(frames)]) for i, text in enumerate(self.found[trait, matches])]
+
+
+def like(key: str, sentences: Iterable[str]) -> Behavior:
+    """Of a kind: something like one of its own sentences is said."""
+    texts = tuple(frame.format(text) for text in sentences for frame in LIKE)
+    return Behavior(f"{key}/like", texts, (), ("text",), whole=True)
 
 
 def quotes_of(found: Iterable[tuple[str, bool, float, str]]) -> Quotes:
