@@ -270,6 +270,7 @@ def test_stop_takes_the_request_back(browser: Browser, served: Served, fleet: Fa
         until(page, lambda: bool(fleet.submits))
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("button", name="Score", exact=True)).to_be_enabled()
+        expect(page.get_by_role("button", name="Score", exact=True)).to_be_focused()
         until(page, lambda: fleet.cancelled == 1)
 
 
@@ -325,8 +326,8 @@ def test_everything_works_from_the_keyboard(browser: Browser, served: Served) ->
         assert page.title() == "Playground · Mainspring"
         page.get_by_label("Behaviors", exact=True).focus()
         page.keyboard.press("Control+Enter")
-        expect(page.locator("#results-title")).to_be_focused()
         expect(page.get_by_role("status")).to_have_text("7 behaviors scored")
+        expect(page.get_by_label("Behaviors", exact=True)).to_be_focused()
         page.go_back()
         expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
 

@@ -101,10 +101,11 @@ def test_a_second_gateway_on_the_same_router_and_a_fleet_file(tmp_path: Path) ->
         machine.pki.issue("client", "gate", time.time())
         file = tmp_path / "fleet.toml"
         file.write_text(
-            f'[router]\nlisten = "127.0.0.1:{machine.port}"\nstate = "state"\n'
+            f'[router]\nlisten = "127.0.0.1:{machine.port}"\n'
+            '[[node]]\nname = "bee"\nmodel = "embedded"\nargs = ["--threads", "1", "--alias", "embedded"]\n'
             '[tls]\nfolder = "pki/router-hill"\nauthority = "pki"\n[gateway]\nport = 0\n'
         )
-        first = Process(tmp_path, "serve", "serve", "--config", str(file), "--threads", "1")
+        first = Process(tmp_path, "serve", "serve", "--config", str(file))
         second = Process(tmp_path, "gateway", "gateway", "--router", f"127.0.0.1:{machine.port}", "--tls",
                          str(tmp_path / "pki/client-gate"), "--port", "0")  # fmt: skip
         try:
@@ -124,6 +125,39 @@ def test_a_second_gateway_on_the_same_router_and_a_fleet_file(tmp_path: Path) ->
         finally:
             first.end()
             second.end()
+
+
+def test_a_router_that_is_killed_and_comes_back(tmp_path: Path) -> None:
+    """Meanwhile 503 with a time to come back, alive and not ready; afterwards as before, without a restart."""
+    asked = {"model": "tiny", "span": CHAT, "behaviors": BEHAVIORS}
+    with Machine(tmp_path, context_tokens=4096) as machine:
+        machine.router()
+        machine.node("ant", device='"null"', probe_s="0.5", state='""')
+        gateway = Process(tmp_path, "gateway", "gateway", "--router", f"127.0.0.1:{machine.port}", "--tls",
+                          str(tmp_path / "pki/client-gate"), "--port", "0")  # fmt: skip
+        try:
+            port = int(gateway.wait_for(re.compile(r"listening on http://([\d.]+):(\d+)"))[2])
+
+            def until(status: int) -> None:
+                by = time.monotonic() + WAIT_S
+                while gateway.ask(port, "GET", "/health/ready")[0] != status:
+                    assert time.monotonic() < by
+                    time.sleep(0.1)
+
+            until(200)
+            assert gateway.ask(port, "POST", "/v1/scores", asked)[0] == 200
+            machine.processes["router"].kill()
+            machine.processes["router"].wait()
+            status, reply = gateway.ask(port, "POST", "/v1/scores", asked)
+            assert status == 503
+            assert reply["reason"] in ("no_node", "link_lost")  # type: ignore[index]
+            until(503)
+            assert gateway.ask(port, "GET", "/health")[0] == 200
+            machine.router()
+            until(200)
+            assert gateway.ask(port, "POST", "/v1/scores", asked)[0] == 200
+        finally:
+            gateway.end()
 
 
 def test_sigterm_drains_and_leaves_no_process_behind(tmp_path: Path) -> None:
@@ -152,12 +186,14 @@ def child_ids(parent: int) -> list[str]:
         (("serve", "--host", "0.0.0.0"), 2, "key file"),  # noqa: S104 - refused
         (("gateway",), 2, "pki issue client"),
         (("serve", "--config", "wrong.toml"), 2, "gateway.prot"),
+        (("serve", "embedded", "--config", "nodes.toml"), 2, "[[node]]"),
     ],
 )
 def test_what_can_not_be_served_is_said_in_a_line(
     tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
 ) -> None:  # fmt: skip
     (tmp_path / "wrong.toml").write_text("[gateway]\nprot = 1\n")
+    (tmp_path / "nodes.toml").write_text('[[node]]\nname = "a"\nmodel = "embedded"\n')
     process = Process(tmp_path, "out", *arguments)
     try:
         assert process.process.wait(WAIT_S) == code

@@ -101,6 +101,7 @@ function start() {
       overview.show(data);
       playground.know(data);
       linkOf(data);
+      byId("foot").hidden = data.gateway.keys; // a link carries no key
     },
     state: (_name, facts) => lost(facts),
   });

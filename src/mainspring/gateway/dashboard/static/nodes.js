@@ -97,6 +97,9 @@ function plot(parts, list, node) {
     ? `Predicted against measured time of the last ${whole(list.length)} passes; typical error ${percent(error)}`
     : "No passes in the last minute");
   const width = parts.plot.clientWidth || NARROW;
+  const drawn = `${list.at(-1)?.name} ${list.length} ${width}`;
+  if (parts.drawn === drawn) return;
+  parts.drawn = drawn;
   mark(parts.plot, "viewBox", `0 0 ${width} ${SIDE_Y}`);
   if (!times.length) {
     parts.plot.replaceChildren(s("text", { x: width / 2, y: SIDE_Y / 2 + 4, "text-anchor": "middle" }, "no passes lately"));

@@ -140,8 +140,9 @@ export class Playground {
 
   busy(is) {
     mark(byId("answer"), "aria-busy", is ? "true" : null);
-    byId("score").disabled = is;
+    mark(byId("score"), "aria-disabled", is ? "true" : null); // `disabled` would take the focus away
     say(byId("score"), is ? "Scoring…" : "Score");
+    if (!is && document.activeElement === byId("stop")) byId("score").focus();
     byId("stop").hidden = !is;
   }
 
@@ -161,7 +162,6 @@ export class Playground {
     showTiming(timings(headers.get("server-timing")), Number(headers.get("x-predicted-ms")), elapsed);
     showView(answer.view ?? [], answer.format, answer.notes ?? []);
     say(byId("announce"), `${plural(answer.results.length, "behavior")} scored`);
-    byId("results-title").focus({ preventScroll: true });
     if (matchMedia("(max-width: 960px)").matches) byId("answer").scrollIntoView({ block: "start" });
   }
 
