@@ -287,13 +287,15 @@ def test_metrics_and_status_count_what_happened() -> None:
             await asyncio.gather(*(s.post("/v1/systemone", SYSTEM) for _ in range(3)))
             await s.post("/v1/systemone", SYSTEM | {"model": "never"})
             status = (await s.get("/status")).json
-            assert status["gateway"]["requests"]["finished"]["/v1/systemone"] == {"200": 3, "404": 1}
-            assert status["gateway"]["requests"]["refused"] == {"unknown_model": 1}
+            assert status["gateway"]["requests"] == {"open": 1, "begun": 5, "2xx": 3, "4xx": 1}
+            assert status["gateway"]["refused"] == {"unknown_model": 1}
             assert status["nodes"][0]["name"] == "ant"
             page = (await s.get("/metrics")).body.decode()
             assert 'mainspring_requests_total{route="/v1/systemone",status="200"} 3.0' in page
             assert 'mainspring_refusals_total{reason="unknown_model"} 1.0' in page
             assert 'gen_ai_server_request_duration_seconds_count{operation="score"' in page
             assert "mainspring_stage_seconds_bucket" in page
+            assert "mainspring_ready 1.0" in page
+            assert 'mainspring_nodes{state="ready"} 1.0' in page
 
     play(scene())

@@ -143,6 +143,24 @@ def test_memory_of_bodies_is_bounded() -> None:
     play(scene())
 
 
+def test_bodies_count_until_their_requests_are_over() -> None:
+    async def scene() -> None:
+        fleet = ScriptedFleet(hold=asyncio.Event())
+        async with served(fleet, limits=GatewayLimits(body_mib=2, buffered_mib=1)) as s:
+            large = {**SCORES, "respan_params": {"metadata": "x" * (3 << 18)}}
+            first = asyncio.create_task(s.post("/v1/scores", large))
+            await until(lambda: len(fleet.submits) == 1)
+            second = await s.post("/v1/scores", large)
+            assert (second.status, second.json["reason"]) == (429, "gateway_busy")
+            assert fleet.hold is not None
+            fleet.hold.set()
+            assert (await first).status == 200
+            await until(lambda: s.gateway.counts.buffered_bytes == 0)
+            assert (await s.post("/v1/scores", large)).status == 200
+
+    play(scene())
+
+
 def test_connections_are_counted() -> None:
     async def scene() -> None:
         async with served(limits=GatewayLimits(connections=2)) as s:

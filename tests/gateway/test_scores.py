@@ -141,7 +141,7 @@ def test_too_large_gives_both_figures() -> None:
     play(scene())
 
 
-@pytest.mark.parametrize("body", [b"", b"}", b"\xff\xfe", b'{"a": [1,2', b'{"span": NaN}', b"[" * 10**5])
+@pytest.mark.parametrize("body", [b"", b"}", b"\xff\xfe", b'{"a": [1,2', b'{"span": NaN}', b'{"span":' + b"[" * 10**5])
 def test_what_is_no_json_is_400(body: bytes) -> None:
     async def scene() -> None:
         async with served() as s:
@@ -296,12 +296,13 @@ def test_more_requests_than_may_wait_for_a_thread() -> None:
             await s.post("/v1/scores", SCORES)
             import threading
 
+            unseen = {"behaviors": [{"id": "n", "definition": "Questions that are new go to the pool."}]}
             block = threading.Event()
             blocked = asyncio.create_task(s.gateway.pool.run(block.wait))
             await until(lambda: s.gateway.pool.outstanding == 1)
-            waiting = asyncio.create_task(s.post("/v1/scores", SCORES))
+            waiting = asyncio.create_task(s.post("/v1/scores", SCORES | unseen))
             await until(lambda: s.gateway.pool.outstanding == 2)
-            refused = await s.post("/v1/scores", SCORES)
+            refused = await s.post("/v1/scores", SCORES | unseen)
             assert (refused.status, refused.json["reason"]) == (429, "gateway_busy")
             assert "limits.assembling" in refused.json["detail"]
             block.set()
@@ -318,5 +319,25 @@ def test_the_view_comes_where_it_is_asked_for() -> None:
             assert "Where are the docs?" in "".join(piece["text"] for piece in reply.json["view"])
             assert reply.json["format"] == "span-01"
             assert reply.json["notes"] == []
+
+    play(scene())
+
+
+def test_turns_that_came_before_change_no_score_and_are_kept_by_tenant() -> None:
+    """The second request is rendered on the loop and finds its turns; its tokens are those of the first."""
+
+    async def scene() -> None:
+        turns = [{"role": "assistant" if at % 2 else "user", "content": f"Turn {at}. " * 20} for at in range(6)]
+        asked = SCORES | {"span": {"input": turns[:-1], "output": turns[-1]}}
+        async with served() as s:
+            first, second = [(await s.post("/v1/scores", asked)).json for _ in range(2)]
+            assert first == second
+            assert s.fleet.submits[0].view_tokens == s.fleet.submits[1].view_tokens
+            model = s.gateway.catalogue.find("")
+            cache = (await s.gateway.catalogue.assembler(model.bundle)).segments
+            assert cache.hits > 500
+            texts = [text for salt, text in cache._kept if salt == s.gateway.keys.salt("")]
+            assert len(texts) == len(cache) > 4
+            assert not cache.find(b"another tenant's", texts)
 
     play(scene())

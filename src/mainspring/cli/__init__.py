@@ -22,6 +22,7 @@ COMMANDS = {
     "keys": "mainspring.cli.keys:command",
     "pki": "mainspring.cli.pki:command",
     "router": "mainspring.cli.router:command",
+    "bench": "mainspring.cli.bench:command",
 }
 
 

@@ -17,7 +17,7 @@ DEVICES = next(each.type for each in node_command.params if each.name == "device
 
 
 @click.command(short_help="Serve a model over HTTP on this machine.")
-@click.argument("model", default=EMBEDDED, metavar="[MODEL]")
+@click.argument("model", required=False, metavar="[MODEL]")
 @click.option("--host", metavar="ADDRESS", help="Where to listen; beyond loopback only with --keys.  [127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one.  [8000]")
 @click.option("--device", type=DEVICES, help="Where the model runs.  [cpu]")
@@ -27,12 +27,13 @@ DEVICES = next(each.type for each in node_command.params if each.name == "device
 @click.option("--config", "path", type=FILE, help="TOML: [gateway], and all that `mainspring router --config` reads.")
 @click.option("--check", is_flag=True, help="Print the resolved configuration and end.")
 def serve(
-    model: str, host: str | None, port: int | None, device: str | None, threads: int | None, keys: Path | None,
+    model: str | None, host: str | None, port: int | None, device: str | None, threads: int | None, keys: Path | None,
     drain_timeout: float | None, path: Path | None, check: bool,
 ) -> None:  # fmt: skip
     """Serve MODEL over HTTP: a gateway, a router and a supervised local node, joined over loopback.
 
-    MODEL is a model folder, owner/name on a hub, or "embedded", the small scorer of this package.
+    MODEL is a model folder, owner/name on a hub, or "embedded", the small scorer of this package,
+    which is the default. With [[node]] tables in the file those are served.
 
     \b
     mainspring serve
@@ -41,6 +42,7 @@ def serve(
     """
     import sys
 
+    from mainspring.errors import InputError
     from mainspring.gateway import embedded, logs
     from mainspring.gateway.config import read_gateway_config
     from mainspring.gateway.server import run
@@ -51,14 +53,17 @@ def serve(
     if check:
         click.echo(config.resolved())
         return
-    node = _node(model, device, threads)
+    has_nodes = bool(embedded.tables(path).get("node"))
+    if has_nodes and (model or device or threads):
+        raise InputError("the file's [[node]] tables say which models run where", param="MODEL, --device, --threads")
+    node = None if has_nodes else _node(model or EMBEDDED, device, threads)
     logs.set_up(sys.stderr)
     click.echo(f"gateway {config.resolved()}", err=True)
     place: list[str] = []
 
     def listening(bound: str, number: int) -> None:
         place.append(url_of(bound, number))
-        click.echo(f"listening on {place[0]}; {model} is being opened")
+        click.echo(f"listening on {place[0]}; {path if has_nodes else model or EMBEDDED} is being opened")
 
     def serves(gateway: "Gateway") -> None:
         click.echo(banner(gateway, place[0]))

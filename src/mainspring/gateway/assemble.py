@@ -7,6 +7,7 @@ against `p_absent`.
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -21,13 +22,17 @@ from mainspring.gateway.calls import Floats, ScoreCall
 from mainspring.text.bundle import Bundle
 from mainspring.text.formats import is_span, plain_text, read_span
 from mainspring.text.question import Behavior, Question, YesNo, check_question
+from mainspring.text.segments import SegmentCache
 from mainspring.text.span import Note, ReadSpan, Span
-from mainspring.text.view import View
+from mainspring.text.view import Rendered, View
 
 QUESTION_TOKENS = 1024
 """Room left behind a view for a question of usual length."""
 SUBMIT_BYTES = 15 << 20
 """Tokens and label ids of one request; a frame holds 16 MiB."""
+WHOLE_CHARS = 1 << 20
+SEGMENT_BYTES = 64 << 20
+"""Of turns that came before, with their tokens."""
 KEPT_SETS = 64
 KEPT_BYTES = 32 << 20
 U32 = npt.NDArray[np.uint32]
@@ -62,6 +67,17 @@ class Assembled:
         return len(self.view.tokens) + len(self.branches.tokens)
 
 
+@dataclass
+class Prepared:
+    """A span on its way to tokens: ids of texts that are `known`, texts that are `missing`."""
+
+    read: ReadSpan
+    rendered: Rendered
+    salt: bytes
+    known: dict[str, U32]
+    missing: list[str]
+
+
 class Assembler:
     """`trained` names the kinds of question that the bundle calibrates."""
 
@@ -69,6 +85,7 @@ class Assembler:
         self.bundle = bundle
         scoring: dict[str, Any] = msgspec.json.decode(bundle.files.scoring) if bundle.files.scoring else {}
         self.trained = frozenset(scoring.get("calibration", {}))
+        self.segments = SegmentCache(SEGMENT_BYTES)
         self._kept: OrderedDict[tuple[str, tuple[Question, ...]], Branches] = OrderedDict()
         self._kept_bytes = 0
         self._lock = Lock()
@@ -84,19 +101,51 @@ class Assembler:
         return min(self.bundle.limit_tokens, limits.view_tokens, room)
 
     def assemble(self, call: ScoreCall, limits: Limits, salt: bytes) -> Assembled:
+        """All at once. InputError that names the caller's field."""
+        prepared = self.prepare(call, salt)
+        self.encode(prepared)
+        return self.finish(call, prepared, limits)
+
+    def prepare(self, call: ScoreCall, salt: bytes) -> Prepared:
+        """Reads and renders: Python alone, which holds the interpreter wherever it runs. InputError."""
+        read = _read(call)
+        rendered = self.bundle.rendered(read.span, choice=call.choice)
+        texts = self.bundle.chat.texts(rendered.pieces)
+        # Texts that may be too long for any limit are left to `finish`, which counts before it encodes them whole.
+        texts = list(dict.fromkeys(texts)) if sum(map(len, texts)) <= WHOLE_CHARS else []
+        known = self.segments.find(salt, texts)
+        return Prepared(read, rendered, salt, known, [text for text in texts if text not in known])
+
+    def encode(self, prepared: Prepared) -> None:
+        """Tokenises what is not known yet, without the interpreter's lock: worth a thread."""
+        ids = self.bundle.tokenizer.encode_texts(prepared.missing)
+        self.segments.keep(prepared.salt, prepared.missing, ids)
+        prepared.known.update(zip(prepared.missing, ids, strict=True))
+        prepared.missing = []
+
+    def finish(self, call: ScoreCall, prepared: Prepared, limits: Limits) -> Assembled:
         """InputError that names the caller's field."""
         branches = self.branches(call)
         span_field, _ = call.fields
-        read = _read(call)
+        read, salt, known = prepared.read, prepared.salt, prepared.known
+
+        def encode(texts: Sequence[str]) -> list[U32]:
+            return [known[text] for text in texts]
+
         try:
-            view = self.bundle.view(
-                read.span, limit_tokens=self.view_limit(limits), on_overflow=call.on_overflow, choice=call.choice
-            )
+            view = self.bundle.view_of(
+                prepared.rendered, read.span, limit_tokens=self.view_limit(limits), on_overflow=call.on_overflow,
+                choice=call.choice, encode=encode if known else None,
+            )  # fmt: skip
         except TooLargeError as error:
             raise TooLargeError(error.message, limit=error.limit, actual=error.actual, param=span_field) from None
         self._check_room(view, branches, limits.context_tokens, call.fields[1])
         key = hashlib.blake2b(view.tokens.tobytes(), digest_size=16, key=salt).hexdigest()
         return Assembled(view, branches, key, (*read.notes, *view.notes), read.format)
+
+    def knows(self, call: ScoreCall) -> bool:
+        """Whether the branches are there already."""
+        return (call.terms.tenant, call.questions) in self._kept
 
     def branches(self, call: ScoreCall) -> Branches:
         """The same sets are asked of one conversation after the other: their tokens are kept, by tenant."""

@@ -41,7 +41,6 @@ async def read_body(request: Request) -> bytes:
     length = first(visit.headers, b"content-length")
     if length.isdecimal() and int(length) > most:
         raise _too_large(most, int(length))
-    held = 0
     pieces: list[bytes] = []
     try:
         async with asyncio.timeout(limits.body_s):
@@ -50,11 +49,11 @@ async def read_body(request: Request) -> bytes:
                 if message["type"] == "http.disconnect":
                     raise HangUpError("the client hung up while it sent its request")
                 piece: bytes = message.get("body", b"")
-                held += len(piece)
+                visit.held_bytes += len(piece)
                 counts.buffered_bytes += len(piece)
                 pieces.append(piece)
-                if held > most:
-                    raise _too_large(most, held)
+                if visit.held_bytes > most:
+                    raise _too_large(most, visit.held_bytes)
                 if counts.buffered_bytes > limits.buffered_mib << 20:
                     raise BusyError("limits.buffered_mib: bodies of open requests fill it", retry_after_s=RETRY_S,
                                     limit=limits.buffered_mib)  # fmt: skip
@@ -63,8 +62,6 @@ async def read_body(request: Request) -> bytes:
     except TimeoutError:
         raise BodyTimeoutError(f"limits.body_s: the body took longer than {limits.body_s:g} s",
                                limit=limits.body_s) from None  # fmt: skip
-    finally:
-        counts.buffered_bytes -= held
 
 
 def _too_large(most: int, size: int) -> TooLargeError:

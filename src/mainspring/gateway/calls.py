@@ -30,7 +30,8 @@ class Terms(Struct, frozen=True, kw_only=True):
 class ScoreCall(Struct, frozen=True, kw_only=True):
     """`model` is an alias or a model key, "" the default. `span` is decoded JSON of any known format, or a `Span`.
     `is_state`: JSON that is no conversation is read as text instead of being refused.
-    `fields` are the names of the caller's fields for errors: of the span, and of the questions."""
+    `fields` are the names of the caller's fields for errors: of the span, and of the questions. `size`: bytes it came
+    in, 0 where nobody counted; small calls are rendered on the loop."""
 
     model: str
     span: Json | Span
@@ -41,6 +42,7 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     want_view: bool = False
     is_state: bool = False
     fields: tuple[str, str] = ("span", "behaviors")
+    size: int = 0
 
 
 class Asking(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -48,12 +49,12 @@ class NodeLostError(MainspringError):
 class Fleet:
     """A fleet configuration that lacks nothing, and the folders that were made for it."""
 
-    def __init__(self, path: Path | None, node: NodeSection, folder: Path) -> None:
-        """`folder` is this process's own. ConfigError, PkiError."""
-        tree = _tables(path)
+    def __init__(self, path: Path | None, node: NodeSection | None, folder: Path) -> None:
+        """`node` where the file has none; `folder` is this process's own. ConfigError, PkiError."""
+        tree = tables(path)
         own = "tls" not in tree
-        listen = None if "listen" in tree.get("router", {}) else "127.0.0.1:0"
-        state = None if "state" in tree.get("router", {}) else str(folder / "state")
+        listen = "127.0.0.1:0" if own and "listen" not in tree.get("router", {}) else None
+        state = str(folder / "state") if path is None else None
         authority = folder / "pki"
         tls = (str(authority / f"router-{ROUTER}"), str(authority)) if own else (None, None)
         if own:
@@ -65,7 +66,7 @@ class Fleet:
         if not config.tls.authority:
             raise ConfigError("is needed here: the gateway's and the nodes' certificates are made by it",
                               param=f"{path}: tls.authority")  # fmt: skip
-        if not config.nodes:
+        if not config.nodes and node is not None:
             config = msgspec.structs.replace(config, nodes=(node,))
         self.config: FleetConfig = config
         self._own = own
@@ -79,7 +80,7 @@ class Fleet:
         return folder.issue("client", CLIENT, time.time())
 
 
-def _tables(path: Path | None) -> dict[str, dict[str, object]]:
+def tables(path: Path | None) -> dict[str, Any]:
     """Which tables the file has; `read_config` says what is wrong with them."""
     if path is None:
         return {}
@@ -87,11 +88,11 @@ def _tables(path: Path | None) -> dict[str, dict[str, object]]:
         found = tomllib.loads(path.read_text("utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
         return {}
-    return {name: table if isinstance(table, dict) else {} for name, table in found.items()}
+    return found if isinstance(found.get("router", {}), dict) else {}
 
 
 async def serve(
-    config: GatewayConfig, path: Path | None, node: NodeSection, listening: Ready, serves: Serves
+    config: GatewayConfig, path: Path | None, node: NodeSection | None, listening: Ready, serves: Serves
 ) -> None:  # fmt: skip
     """Until stopped. `listening(host, port)` once HTTP is there, `serves(gateway)` once a node is ready."""
     with tempfile.TemporaryDirectory(prefix="mainspring-", ignore_cleanup_errors=True) as folder:

@@ -89,6 +89,7 @@ class Front:
             await answer.fail(InternalError("internal fault"))
         finally:
             del self._tasks[task]
+            gateway.counts.buffered_bytes -= visit.held_bytes
             self._finish(visit, scope, answer)
 
     async def _handle(self, scope: Scope, receive: Receive, answer: "_Answer", visit: Visit) -> None:

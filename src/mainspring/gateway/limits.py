@@ -9,7 +9,8 @@ from mainspring.gateway.errors import BusyError, QuotaError, RateError
 from mainspring.gateway.keys import Key
 
 DAY_S = 86_400.0
-MAX_TENANTS = 65_536
+MAX_OPEN = 1 << 31
+"""Of the one tenant where there are no keys: the gateway's own limit holds."""
 
 
 class Bucket:
@@ -47,7 +48,7 @@ class Ledger:
 
     def enter(self, key: Key, now_s: float, *, counted: bool = True) -> None:
         """A request begins; `leave` must follow where nothing was raised. RateError, BusyError."""
-        most = min(self._concurrent, key.concurrent or self._concurrent)
+        most = key.concurrent or (self._concurrent if key.name else MAX_OPEN)
         held = self._open.get(key.name, 0)
         if held >= most:
             raise BusyError(f"{held} requests of this key are open, at most {most} may be",

@@ -3,8 +3,7 @@
 Histograms are observed with cached children; counters that `Counts` keeps anyway are read when scraped.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -12,9 +11,8 @@ from prometheus_client.metrics_core import Metric
 
 from mainspring.gateway.counts import Counts
 
-if TYPE_CHECKING:
-    from mainspring.wire import messages as m
-
+Told = Callable[[], tuple[bool, Mapping[str, int]]]
+"""Whether the gateway is ready, and how many nodes are in which state."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 DURATION = "gen_ai_server_request_duration_seconds"
@@ -23,7 +21,7 @@ MAX_CHILDREN = 512
 
 
 class Metrics:
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Counts, told: Told) -> None:
         self.registry = CollectorRegistry()
         self._duration = Histogram(
             DURATION, "From the headers to the last byte of the answer.", ("operation", "slo_class", "outcome"),
@@ -33,8 +31,7 @@ class Metrics:
                                 registry=self.registry)  # fmt: skip
         self._stages = {name: self._stage.labels(name) for name in ("wait", "text", "queue", "device", "fleet")}
         self._children: dict[tuple[str, str, str], Histogram] = {}
-        self.registry.register(_Collector(counts))
-        self.router: m.Status | None = None
+        self.registry.register(_Collector(counts, told))
 
     def finished(self, operation: str, slo: str, outcome: str, seconds: float) -> None:
         """`outcome`: "ok" or the code of the refusal."""
@@ -55,8 +52,8 @@ class Metrics:
 
 
 class _Collector:
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
+    def __init__(self, counts: Counts, told: Told) -> None:
+        self._counts, self._told = counts, told
 
     def collect(self) -> Iterable[Metric]:
         counts = self._counts
@@ -73,3 +70,9 @@ class _Collector:
             "mainspring_cached_tokens", "Of those, not scanned again.", value=counts.cached_tokens
         )
         yield GaugeMetricFamily("mainspring_open_requests", "Requests begun and not finished.", value=counts.open)
+        ready, states = self._told()
+        yield GaugeMetricFamily("mainspring_ready", "1 where /health/ready says so.", value=float(ready))
+        nodes = GaugeMetricFamily("mainspring_nodes", "Nodes of the router by their state.", labels=("state",))
+        for state, number in states.items():
+            nodes.add_metric((state,), number)
+        yield nodes

@@ -10,15 +10,17 @@ import asyncio
 import hashlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from mainspring.core.nouns import Limits
 from mainspring.core.refusals import DeadlineError
 from mainspring.errors import MainspringError, TooLargeError
 from mainspring.fleet import clock
@@ -42,7 +44,11 @@ POLL_S = 1.0
 POLL_TIMEOUT_S = 5.0
 PASSES = 200
 STALE_S = 10.0
+SMALL_BYTES = 256 << 10
+SHORT_CHARS = 4096
+"""Tokenised on the loop: it takes less than the way to a thread and back."""
 F32 = npt.NDArray[np.float32]
+T = TypeVar("T")
 
 
 class Fleet(Protocol):
@@ -71,7 +77,7 @@ class Gateway:
         self.catalogue = Catalogue(fleet.bundle, self.pool, config.default_model)
         self.ledger = Ledger(config.limits.tenant_concurrent, config.share)
         self.counts = Counts(now_s())
-        self.metrics = Metrics(self.counts)
+        self.metrics = Metrics(self.counts, self._told_of_nodes)
         self.closing = asyncio.Event()
         self.router: m.Status | None = None
         self.version = __version__
@@ -112,6 +118,10 @@ class Gateway:
             return False, "no_recent_pass"
         return True, "ready"
 
+    def _told_of_nodes(self) -> tuple[bool, Counter[str]]:
+        nodes = () if self.router is None else self.router.nodes
+        return self.ready()[0], Counter(str(node.state) for node in nodes)
+
     def class_names(self) -> tuple[str, ...]:
         """Highest priority first; empty before the router was heard."""
         classes = () if self.router is None else self.router.classes
@@ -123,18 +133,8 @@ class Gateway:
         """MainspringError: the caller's, the router's or the gateway's own."""
         model = await self._find(call.model)
         assembler = await self.catalogue.assembler(model.bundle)
-        stages, asked_s = Stages(), self.now_s()
-        salt = self.keys.salt(call.terms.tenant)
-
-        def assemble() -> Assembled:
-            begun_s = self.now_s()
-            stages.wait_s = begun_s - asked_s
-            try:
-                return assembler.assemble(call, model.limits, salt)
-            finally:
-                stages.text_s = self.now_s() - begun_s
-
-        made = await self.pool.run(assemble)
+        stages = Stages()
+        made = await self._assembled(assembler, call, model.limits, stages)
         branches = made.branches
         submit = m.Submit(
             request=call.terms.request_id, model=model.model, slo=call.terms.slo, view_key=made.view_key,
@@ -153,6 +153,39 @@ class Gateway:
             format=made.format,
             view=made.view if call.want_view else None,
         )
+
+    async def _assembled(self, assembler: Assembler, call: ScoreCall, limits: Limits, stages: Stages) -> Assembled:
+        """Python's part of a small call stays on the loop: on a thread it would hold the interpreter just as long, and
+        the loop would wait up to a switch interval (5 ms) after each of its system calls. The tokenizer lets go of the
+        interpreter; large calls, and questions not seen before, go to the pool whole."""
+        salt = self.keys.salt(call.terms.tenant)
+        if not 0 < call.size <= SMALL_BYTES or not assembler.knows(call):
+            return await self._on_pool(lambda: assembler.assemble(call, limits, salt), stages)
+        begun_s = self.now_s()
+        prepared = assembler.prepare(call, salt)
+        stages.text_s = self.now_s() - begun_s
+        if sum(map(len, prepared.missing)) > SHORT_CHARS:
+            await self._on_pool(lambda: assembler.encode(prepared), stages)
+        begun_s = self.now_s()
+        if prepared.missing:
+            assembler.encode(prepared)
+        made = assembler.finish(call, prepared, limits)
+        stages.text_s += self.now_s() - begun_s
+        return made
+
+    async def _on_pool(self, work: Callable[[], T], stages: Stages) -> T:
+        """Waiting and working add up in `stages`."""
+        asked_s = self.now_s()
+
+        def timed() -> T:
+            begun_s = self.now_s()
+            stages.wait_s += begun_s - asked_s
+            try:
+                return work()
+            finally:
+                stages.text_s += self.now_s() - begun_s
+
+        return await self.pool.run(timed)
 
     async def ask(self, asking: Asking) -> Answered:
         """The same below text: logits of label ids. MainspringError."""
@@ -250,7 +283,8 @@ class Gateway:
                 log.debug("the router's status can't be had: %s", type(error).__name__)
             except Exception:
                 log.exception("a fault while the router's status was read")
-            self.keys.refresh(self.now_s())
+            if self.keys.refresh(self.now_s()):
+                self.ledger.forget(self.keys.names)
             await asyncio.sleep(POLL_S)
 
 

@@ -13,7 +13,8 @@ from mainspring.gateway.service import Gateway
 
 @dataclass(eq=False, slots=True)
 class Visit:
-    """`route` is a path template, for counters; `code` the refusal's, empty for an answer."""
+    """`route` is a path template, for counters; `code` the refusal's, empty for an answer. `held_bytes` of its body
+    count as held until it is over: what is made of them is no smaller."""
 
     gateway: Gateway
     headers: RawHeaders
@@ -26,6 +27,7 @@ class Visit:
     code: str = ""
     stages: Stages | None = None
     cut: bool = False
+    held_bytes: int = 0
     extra: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     def terms(self) -> Terms:

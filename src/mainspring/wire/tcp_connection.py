@@ -89,12 +89,13 @@ class TcpConnection(asyncio.Protocol):
     # -------------------------------------------------------------- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._socket = cast(asyncio.Transport, transport)  # uvloop's is none by its type
-        peername = self._socket.get_extra_info("peername") or ("?", 0)
+        # Not asserted: uvloop's transports do not derive from asyncio's.
+        self._socket = cast(asyncio.Transport, transport)
+        peername = transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{peername[0]}:{peername[1]}"
         self._socket.set_write_buffer_limits(high=UNSENT_BYTES)
         with contextlib.suppress(OSError, AttributeError):  # not on every system
-            sock = self._socket.get_extra_info("socket")
+            sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         self._timer = self._loop.call_later(HANDSHAKE_S, self._too_slow)
         if self.dialer:

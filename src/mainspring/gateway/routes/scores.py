@@ -40,7 +40,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         if len(asked.behaviors) > most:
             raise ValidationError(f"limits.behaviors: at most {most} a request", param="behaviors", limit=most,
                                   actual=len(asked.behaviors))  # fmt: skip
-        call = call_of(asked, terms)
+        call = call_of(asked, terms, len(body))
 
         async def compute() -> Answer:
             scored = await gateway.score(call)
@@ -60,7 +60,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     return [Route(path, scores, methods=["POST"]) for path in PATHS]
 
 
-def call_of(asked: ScoresIn, terms: Terms) -> ScoreCall:
+def call_of(asked: ScoresIn, terms: Terms, size: int = 0) -> ScoreCall:
     """ValidationError for ids that come twice."""
     seen: dict[str, int] = {}
     for index, behavior in enumerate(asked.behaviors):
@@ -73,6 +73,7 @@ def call_of(asked: ScoresIn, terms: Terms) -> ScoreCall:
         terms=terms,
         on_overflow=asked.on_overflow,
         want_view=asked.include_view,
+        size=size,
     )
 
 
