@@ -127,6 +127,39 @@ def test_a_second_gateway_on_the_same_router_and_a_fleet_file(tmp_path: Path) ->
             second.end()
 
 
+def test_a_router_that_is_killed_and_comes_back(tmp_path: Path) -> None:
+    """Meanwhile 503 with a time to come back, alive and not ready; afterwards as before, without a restart."""
+    asked = {"model": "tiny", "span": CHAT, "behaviors": BEHAVIORS}
+    with Machine(tmp_path, context_tokens=4096) as machine:
+        machine.router()
+        machine.node("ant", device='"null"', probe_s="0.5", state='""')
+        gateway = Process(tmp_path, "gateway", "gateway", "--router", f"127.0.0.1:{machine.port}", "--tls",
+                          str(tmp_path / "pki/client-gate"), "--port", "0")  # fmt: skip
+        try:
+            port = int(gateway.wait_for(re.compile(r"listening on http://([\d.]+):(\d+)"))[2])
+
+            def until(status: int) -> None:
+                by = time.monotonic() + WAIT_S
+                while gateway.ask(port, "GET", "/health/ready")[0] != status:
+                    assert time.monotonic() < by
+                    time.sleep(0.1)
+
+            until(200)
+            assert gateway.ask(port, "POST", "/v1/scores", asked)[0] == 200
+            machine.processes["router"].kill()
+            machine.processes["router"].wait()
+            status, reply = gateway.ask(port, "POST", "/v1/scores", asked)
+            assert status == 503
+            assert reply["reason"] in ("no_node", "link_lost")  # type: ignore[index]
+            until(503)
+            assert gateway.ask(port, "GET", "/health")[0] == 200
+            machine.router()
+            until(200)
+            assert gateway.ask(port, "POST", "/v1/scores", asked)[0] == 200
+        finally:
+            gateway.end()
+
+
 def test_sigterm_drains_and_leaves_no_process_behind(tmp_path: Path) -> None:
     process = Process(tmp_path, "serve", "serve", "--port", "0", "--threads", "1")
     try:

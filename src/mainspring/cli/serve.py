@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from mainspring.gateway.service import Gateway
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+PROBE_S = 1.0
+"""Before the first request; idle time refines what was measured, and the next start begins with that."""
 DEVICES = next(each.type for each in node_command.params if each.name == "device")
 
 
@@ -78,7 +80,7 @@ def _node(model: str, device: str | None, threads: int | None) -> "NodeSection":
 
     folder = model_folder(model)
     alias = model if model == EMBEDDED or not Path(model).exists() else folder.resolve().name
-    args = ["--alias", alias[:128]]
+    args = ["--alias", alias[:128], "--probe", f"{PROBE_S:g}"]
     args += ["--device", device] if device else []
     args += ["--threads", str(threads)] if threads else []
     return NodeSection("local", str(folder), tuple(args))
