@@ -1,7 +1,8 @@
-"""Takes the pictures of the page in docs/img: `python docs/pictures.py`. Needs the dev dependencies and Chromium.
+"""Takes the pictures of the page in docs/img: `python docs/pictures.py`.
 
-What they show is real: `mainspring serve` with two nodes of the embedded scorer on this machine, a minute of
-small requests, and the playground's own example. Everything that is started here ends here.
+Needs the dev dependencies, Chromium and the typeface Inter (`apt-get install chromium fonts-inter`). What they show is
+real: `mainspring serve` with two nodes of the embedded scorer on this machine, a minute of small requests, and the
+playground's own example. Everything that is started here ends here.
 """
 
 import json
