@@ -108,8 +108,11 @@ class Assembler:
 
     def prepare(self, call: ScoreCall, salt: bytes) -> Prepared:
         """Reads and renders: Python alone, which holds the interpreter wherever it runs. InputError."""
-        read = _read(call)
-        rendered = self.bundle.rendered(read.span, choice=call.choice)
+        read = read_call(call)
+        return self.look_up(read, self.bundle.rendered(read.span, choice=call.choice), salt)
+
+    def look_up(self, read: ReadSpan, rendered: Rendered, salt: bytes) -> Prepared:
+        """What of it was tokenised before."""
         texts = self.bundle.chat.texts(rendered.pieces)
         # Texts that may be too long for any limit are left to `finish`, which counts before it encodes them whole.
         texts = list(dict.fromkeys(texts)) if sum(map(len, texts)) <= WHOLE_CHARS else []
@@ -251,7 +254,7 @@ class InternalAnswerError(MainspringError):
     code = "bad_answer"
 
 
-def _read(call: ScoreCall) -> ReadSpan:
+def read_call(call: ScoreCall) -> ReadSpan:
     """A span of any known format; a state that is none of them is one message of text, or of JSON as text."""
     if isinstance(call.span, Span):
         return ReadSpan(call.span, "span")
