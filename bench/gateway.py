@@ -65,6 +65,16 @@ class Service:
         if self._pinned:
             os.sched_setaffinity(pid, {core % (os.cpu_count() or 1)})
 
+    def url(self, log: Path) -> str:
+        """Where the process that writes this log listens."""
+        until = time.monotonic() + START_S
+        while time.monotonic() < until and all(process.poll() is None for process in self._processes):
+            for line in log.read_text(errors="replace").splitlines():
+                if line.startswith("listening on "):
+                    return line.split()[2].rstrip(";")
+            time.sleep(0.1)
+        raise SystemExit(f"{log.name} names no address")
+
     def stop(self) -> None:
         for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
@@ -133,10 +143,10 @@ def service(
         else:
             with (folder / "fleet.toml").open("a") as file:
                 file.write('[[node]]\nname = "ant"\nmodel = "null"\nargs = ["--config", "node.toml"]\n')
-            logs = [made.spawn("serve", SERVERS, "serve", "null", "--config", "fleet.toml")]
+            logs = [made.spawn("serve", SERVERS, "serve", "--config", "fleet.toml")]
         if gateways:
             made.spawn("node", LOADERS, "node", "--config", "node.toml", "--join", f"127.0.0.1:{port}")
-        made.urls = [_url(log) for log in logs]
+        made.urls = [made.url(log) for log in logs]
         for url in made.urls:
             _answers(url)
         if not gateways:
@@ -149,16 +159,6 @@ def service(
         raise
     finally:
         made.stop()
-
-
-def _url(log: Path) -> str:
-    until = time.monotonic() + START_S
-    while time.monotonic() < until:
-        for line in log.read_text(errors="replace").splitlines():
-            if line.startswith("listening on "):
-                return line.split()[2].rstrip(";")
-        time.sleep(0.1)
-    raise SystemExit(f"{log.name} names no address within {START_S:g} s")
 
 
 def _answers(url: str) -> None:

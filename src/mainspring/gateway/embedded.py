@@ -26,8 +26,9 @@ from mainspring.gateway.config import GatewayConfig
 from mainspring.gateway.keys import Keys
 from mainspring.gateway.server import HttpServer
 from mainspring.gateway.service import Gateway
-from mainspring.wire.dial import Choice
+from mainspring.wire.inprocess import InProcess
 from mainspring.wire.pki_files import PkiFolder
+from mainspring.wire.transport import Identity
 
 log = logging.getLogger("mainspring.gateway")
 
@@ -64,20 +65,17 @@ class Fleet:
             path, router__listen=listen, router__state=state, tls__folder=tls[0], tls__authority=tls[1]
         )
         if not config.tls.authority:
-            raise ConfigError("is needed here: the gateway's and the nodes' certificates are made by it",
+            raise ConfigError("is needed here: the nodes' certificates are made by it",
                               param=f"{path}: tls.authority")  # fmt: skip
         if not config.nodes and node is not None:
             config = msgspec.structs.replace(config, nodes=(node,))
         self.config: FleetConfig = config
         self._own = own
-        self.client = self.certify()
 
-    def certify(self) -> Path:
-        """The gateway's certificate, and the router's where it is ours."""
-        folder = PkiFolder(Path(self.config.tls.authority))
+    def certify(self) -> None:
+        """The router's certificate, where it is ours."""
         if self._own:
-            folder.issue("router", ROUTER, time.time(), hosts=("127.0.0.1",))
-        return folder.issue("client", CLIENT, time.time())
+            PkiFolder(Path(self.config.tls.authority)).issue("router", ROUTER, time.time(), hosts=("127.0.0.1",))
 
 
 def tables(path: Path | None) -> dict[str, Any]:
@@ -123,11 +121,11 @@ async def _ready(serving: Serving, running: "asyncio.Task[None]") -> None:
 async def _serve_http(
     config: GatewayConfig, fleet: Fleet, serving: Serving, listening: Ready, serves: Serves
 ) -> None:  # fmt: skip
-    host, port = serving.address
     keys = Keys.read(Path(config.keys)) if config.keys else Keys.none()
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    transport: Choice = "tcp" if "tcp" in fleet.config.router.transports else "quic"
-    client = FleetClient.of(fleet.client, host, port, transport=transport)
+    # The same frames and link as over a socket; what TLS would protect never leaves the process.
+    me, router = Identity("local", "client", CLIENT), Identity("local", "router", ROUTER)
+    here = InProcess(me, router, serving.driver.accept)
+    client = FleetClient(here, *serving.address, name=CLIENT)
     async with client, Gateway(config, client, keys) as gateway:
         server = HttpServer(gateway, listening)
         http = asyncio.create_task(server.run())
@@ -172,4 +170,4 @@ async def _renew(fleet: Fleet) -> None:
         try:
             fleet.certify()
         except Exception:
-            log.exception("the gateway's certificate can't be renewed")
+            log.exception("the router's certificate can't be renewed")
