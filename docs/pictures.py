@@ -1,7 +1,8 @@
-"""Takes the pictures of the page in docs/img: `python docs/pictures.py`. Needs the dev dependencies and Chromium.
+"""Takes the pictures of the page in docs/img: `python docs/pictures.py`.
 
-What they show is real: `mainspring serve` with two nodes of the embedded scorer on this machine, three minutes of
-small requests, and the playground's own example. Everything that is started here ends here.
+Needs the dev dependencies, Chromium and the typeface Inter (`apt-get install chromium fonts-inter`). What they show is
+real: `mainspring serve` with two nodes of the embedded scorer on this machine, a minute of small requests, and the
+playground's own example. Everything that is started here ends here.
 """
 
 import json
@@ -14,13 +15,18 @@ import threading
 import time
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 IMAGES = Path(__file__).resolve().parent / "img"
 NODES = ("ant", "bee")
-WARM_S, READY_S = 170.0, 90.0
-RATE, WORKERS = 3.0, 6
+WARM_S, READY_S = 55.0, 60.0
+SETTLED_MS = 2500
+RATE, WORKERS = 4.0, 6
+WINDOWS: tuple[tuple[str, Literal["light", "dark"], int, int], ...] = (
+    ("overview.png", "light", 1200, 1), ("overview-phone.png", "dark", 390, 2),
+)  # fmt: skip
 CLASSES = ("interactive", "interactive", "standard", "batch")
 WORDS = ("order", "parcel", "refund", "garden", "window", "invoice", "battery", "lamp", "coffee", "ticket", "train",
          "hotel", "cable", "price", "size", "exchange", "receipt", "delivery", "please")  # fmt: skip
@@ -79,34 +85,35 @@ def load(host: str, port: int, seed: int, stop: threading.Event) -> None:
             print(f"a request was lost: {error}", file=sys.stderr)
 
 
-def pictures(url: str) -> None:
-    with sync_playwright() as playwright:
-        path = shutil.which("chromium") or sys.exit("apt-get install chromium")
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+def opened(browser: Browser, address: str, scheme: Literal["light", "dark"], width: int, ratio: int = 1) -> Page:
+    context = browser.new_context(
+        viewport={"width": width, "height": 860}, color_scheme=scheme, device_scale_factor=ratio
+    )
+    page = context.new_page()
+    page.goto(address)
+    return page
 
-        def page(view: str, scheme: str, width: int, ratio: int = 1) -> Page:
-            context = browser.new_context(
-                viewport={"width": width, "height": 860}, color_scheme=scheme, device_scale_factor=ratio
-            )  # type: ignore[arg-type]
-            page = context.new_page()
-            page.goto(f"{url}#{view}")
-            return page
 
-        wide, phone = page("overview", "light", 1200), page("overview", "dark", 390, 2)
-        wide.wait_for_timeout(4_000)
-        wide.screenshot(path=IMAGES / "overview.png", full_page=True)
-        phone.screenshot(path=IMAGES / "overview-phone.png")
-        wide.close()
-        phone.close()
-        play = page("playground", "dark", 1200)
-        play.wait_for_selector("#model option", state="attached")
-        play.click("#score")
-        play.wait_for_selector("#scores > li")
-        play.click("#score")  # the first request of a class also measures; the second is what one gets
-        play.wait_for_selector("#answer:not([aria-busy])")
-        play.wait_for_timeout(300)
-        play.screenshot(path=IMAGES / "playground.png", full_page=True)
-        browser.close()
+def overviews(browser: Browser, url: str) -> None:
+    for name, scheme, width, ratio in WINDOWS:
+        page = opened(browser, f"{url}#overview", scheme, width, ratio)
+        page.wait_for_selector("#nodes circle", state="attached")
+        page.wait_for_timeout(SETTLED_MS)
+        page.screenshot(path=IMAGES / name, full_page=ratio == 1)
+        page.close()
+
+
+def playground(browser: Browser, url: str) -> None:
+    page = opened(browser, f"{url}#playground", "dark", 1200)
+    page.wait_for_selector("#model option", state="attached")
+    for _ in range(2):  # the first also fetches the bundle
+        page.focus("#behaviors")
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector("#answer:not([aria-busy]) #scores > li")
+        page.wait_for_timeout(SETTLED_MS)
+    page.evaluate("document.activeElement.blur()")
+    page.screenshot(path=IMAGES / "playground.png", full_page=True)
+    page.close()
 
 
 def main() -> None:
@@ -131,7 +138,13 @@ def main() -> None:
             for worker in workers:
                 worker.start()
             time.sleep(WARM_S)
-            pictures(f"http://{host}:{port}/")
+            with sync_playwright() as playwright:
+                path = shutil.which("chromium") or sys.exit("apt-get install chromium")
+                browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+                overviews(browser, f"http://{host}:{port}/")
+                stop.set()
+                playground(browser, f"http://{host}:{port}/")
+                browser.close()
         finally:
             stop.set()
             for worker in workers:

@@ -366,6 +366,9 @@ def test_nothing_is_cut_off_at_any_width(browser: Browser, served: Served, view:
                 boxes.some((b, j) => j > i && a.left < b.right - 1 && b.left < a.right - 1)); }"""
         )
         assert not crowded
+        clipped = """() => [...document.querySelectorAll('.pill, .primary, .quiet, .tabs a')]
+            .filter((e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)"""
+        assert page.evaluate(clipped) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

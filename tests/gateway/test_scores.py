@@ -290,6 +290,23 @@ def test_a_model_whose_nodes_are_gone_is_503_and_an_unknown_one_404() -> None:
     play(scene())
 
 
+def test_a_bundle_that_is_not_the_one_it_should_be_is_not_used_and_fetched_again() -> None:
+    async def scene() -> None:
+        fleet = ScriptedFleet(models=(model_status(bundle="0" * 64),))
+        async with served(fleet) as s:
+            for _ in range(2):
+                reply = await s.post("/v1/scores", SCORES)
+                assert (reply.status, reply.json["reason"]) == (503, "bundle")
+            assert fleet.submits == []
+            fleet.models = (model_status(),)
+            await until(lambda: s.gateway.catalogue.models == fleet.models)
+            assert (await s.post("/v1/scores", SCORES)).status == 200
+            assert (await s.post("/v1/scores", SCORES)).status == 200
+            assert fleet.fetched == ["0" * 64, "0" * 64, packed()[0]]
+
+    play(scene())
+
+
 def test_more_requests_than_may_wait_for_a_thread() -> None:
     async def scene() -> None:
         async with served(limits=GatewayLimits(assembling=1, threads=1)) as s:

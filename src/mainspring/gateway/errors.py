@@ -139,7 +139,7 @@ def status_of(error: MainspringError) -> int:
         return 413
     if error.code == "unknown_model":
         return 404
-    if error.code == "link_lost":
+    if error.code in ("link_lost", "bundle"):  # the next request fetches it again
         return 503
     return 422 if isinstance(error, InputError) else 500
 

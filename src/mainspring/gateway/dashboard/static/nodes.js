@@ -38,7 +38,7 @@ function card(passes) {
   };
   const pill = h("span", { class: "pill" }, h("span", { class: "dot", "aria-hidden": "true" }), parts.state);
   const facts = h("dl", { class: "facts" });
-  const fact = facts_of(facts, ["In hand", "Kept views", "Passes", "Failed", "Link", "Last work"]);
+  const fact = facts_of(facts, ["In hand", "Kept views", "Passes", "Failed", "Last work", "Link"]);
   const element = h("li", { class: "node" },
     h("div", { class: "node-head" }, parts.name, pill), parts.device, parts.note,
     h("div", { class: "load" }, h("div", { class: "track", "aria-hidden": "true" }, parts.fill), parts.busy),
@@ -60,8 +60,8 @@ function card(passes) {
       fact("Kept views", whole(node.keys));
       fact("Passes", whole(node.passes));
       fact("Failed", whole(node.failures), node.failures ? "bad" : null);
-      fact("Link", `${node.transport.toUpperCase()} ${time(node.round_trip_ms)}`);
       fact("Last work", ago(node.idle_s));
+      fact("Link", `${node.transport.toUpperCase()} ${time(node.round_trip_ms)}`);
       parts.cost.replaceChildren(...cost(node.cost));
       plot(parts, passes.of(node.name, DOTS), node);
     },

@@ -122,13 +122,13 @@ export class Timeline {
   }
 }
 
-// A canvas knows no light-dark(): a registered color is resolved where an element uses it.
+// A canvas knows no light-dark(): a color is resolved where an element uses it.
 let probe = null;
 const known = new Map();
 function resolved(style, name) {
   const scheme = `${style.colorScheme} ${matchMedia("(prefers-color-scheme: dark)").matches} ${name}`;
   if (!known.has(scheme)) {
-    if (!probe) document.body.append((probe = h("span", { hidden: true, "aria-hidden": "true" })));
+    if (!probe) document.body.append((probe = h("span", { class: "probe", hidden: true, "aria-hidden": "true" })));
     probe.style.setProperty("color", `var(${name})`);
     known.set(scheme, getComputedStyle(probe).color);
   }
