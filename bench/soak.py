@@ -15,12 +15,10 @@ all is quiet, it has to hold, or the exit status is 1:
 
 import asyncio
 import os
-import re
 import signal
 import sys
 import threading
 import time
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +26,7 @@ from tempfile import TemporaryDirectory
 import click
 import numpy as np
 
-from gateway import LOADERS, Service, service
+from gateway import LOADERS, Service, metrics, port_of, router_status, service
 from mainspring.bench import environment
 from mainspring.bench.http.figures import LoadReport
 from mainspring.bench.http.processes import use_of
@@ -36,7 +34,6 @@ from mainspring.bench.http.run import Plan, load
 from mainspring.bench.http.sender import Target
 from mainspring.bench.http.traffic import Shape
 from mainspring.bench.report import table
-from mainspring.fleet.client import FleetClient
 from mainspring.wire import messages as m
 
 PASS_S, REQUEST_S = 0.005, 0.11
@@ -48,7 +45,6 @@ EVERY_S = 10.0
 WARMUP_S = 60.0
 LEAST_SHARE = 0.85
 QUIET_S = 90.0
-METRIC = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 
 
 class Watcher(threading.Thread):
@@ -79,31 +75,6 @@ class Watcher(threading.Thread):
     def end(self) -> None:
         self._over.set()
         self.join()
-
-
-def metrics(url: str) -> dict[str, float]:
-    """Sums over labels, and `name{status="..."}` for the requests of the scoring route."""
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10.0) as reply:  # noqa: S310 - our own address
-        text = reply.read().decode()
-    found: dict[str, float] = {}
-    for name, labels, value in METRIC.findall(text):
-        found[name] = found.get(name, 0.0) + float(value)
-        if name == "mainspring_requests_total" and 'route="/v1/scores"' in labels:
-            status = re.search(r'status="(\d+)"', labels)
-            if status:
-                found[f"scores {status[1]}"] = found.get(f"scores {status[1]}", 0.0) + float(value)
-    return found
-
-
-async def router_status(folder: Path, port: int) -> m.Status:
-    async with FleetClient.of(folder / "pki" / "client-probe", "127.0.0.1", port, transport="tcp") as fleet:
-        return await fleet.status()
-
-
-def port_of(made: Service) -> int:
-    found = re.search(r'listen = "127.0.0.1:(\d+)"', (made.folder / "fleet.toml").read_text())
-    assert found is not None  # noqa: S101 - we wrote it
-    return int(found[1])
 
 
 def quiet(made: Service) -> m.Status:
