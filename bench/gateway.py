@@ -8,8 +8,10 @@ about 8,000 tokens, never repeat whole and share half their text with earlier on
     python bench/gateway.py --transport quic --gateways 2 --rates 150 --cold
 """
 
+import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -30,13 +32,17 @@ from mainspring.bench.http.figures import LoadReport
 from mainspring.bench.http.run import Plan, load
 from mainspring.bench.http.sender import Target
 from mainspring.bench.http.traffic import Shape
+from mainspring.fleet.client import FleetClient
 from mainspring.hub import EMBEDDED, model_folder
+from mainspring.wire import messages as m
+from mainspring.wire.dial import Choice
 from mainspring.wire.pki_files import PkiFolder
 
 START_S = 90.0
 CONTEXT = 32_768
 SERVERS, LOADERS = 0, 1
 """Cores."""
+METRIC = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 
 
 class Service:
@@ -46,6 +52,7 @@ class Service:
         self.folder, self._pinned = folder, pinned
         self.urls: list[str] = []
         self.pids: dict[str, int] = {}
+        self.transport: Choice = "tcp"
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def spawn(self, name: str, core: int, *arguments: str) -> Path:
@@ -130,6 +137,7 @@ def service(
         "[limits]\nstreams = 4096\n[gateway]\nport = 0\n[gateway.limits]\ntenant_concurrent = 1024\n"
     )
     made = Service(folder, pinned)
+    made.transport = "quic" if transport == "quic" else "tcp"
     try:
         if gateways:
             made.spawn("router", SERVERS, "router", "--config", "fleet.toml")
@@ -178,6 +186,41 @@ def _answers(url: str) -> None:
             time.sleep(0.3)
 
 
+def metrics(url: str) -> dict[str, float]:
+    """Sums over labels, and `name{status="..."}` for the requests of the scoring route."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10.0) as reply:  # noqa: S310 - our own address
+        text = reply.read().decode()
+    found: dict[str, float] = {}
+    for name, labels, value in METRIC.findall(text):
+        found[name] = found.get(name, 0.0) + float(value)
+        if name == "mainspring_requests_total" and 'route="/v1/scores"' in labels:
+            status = re.search(r'status="(\d+)"', labels)
+            if status:
+                found[f"scores {status[1]}"] = found.get(f"scores {status[1]}", 0.0) + float(value)
+    return found
+
+
+async def router_status(folder: Path, port: int, transport: Choice = "tcp") -> m.Status:
+    """As `client-probe`."""
+    async with FleetClient.of(folder / "pki" / "client-probe", "127.0.0.1", port, transport=transport) as fleet:
+        return await fleet.status()
+
+
+def port_of(made: Service) -> int:
+    found = re.search(r'listen = "127.0.0.1:(\d+)"', (made.folder / "fleet.toml").read_text())
+    assert found is not None  # noqa: S101 - we wrote it
+    return int(found[1])
+
+
+def agree(made: Service) -> str:
+    """What the gateways say they answered and what the router says; SystemExit where they differ."""
+    told = asyncio.run(router_status(made.folder, port_of(made), made.transport))
+    answered = [int(metrics(url).get("scores 200", 0.0)) for url in made.urls]
+    if sum(answered) != told.counters["answered"]:
+        raise SystemExit(f"the gateways answered {answered}, the router {told.counters['answered']:.0f}")
+    return f"counters agree: {' + '.join(map(str, answered))} answered by the gateways, as many by the router"
+
+
 def measure(made: Service, rate: float, seconds: float, shape: Shape, **changes: Any) -> LoadReport:
     """With several gateways the generator asks them in turn."""
     target = Target(url=",".join(f"{url}/v1/scores" for url in made.urls), **changes)
@@ -203,13 +246,14 @@ def main(
     where = environment.record()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        made = stack.enter_context(service(folder / "service", transport, gateways, cost, pinned=pinned))
+        made = stack.enter_context(service(folder / "service", transport, gateways, cost, ("probe",), pinned=pinned))
         made.pin(LOADERS)
         click.echo(
             f"### {'serve' if not gateways else f'{gateways} gateways'}, {transport}, {'cold' if cold else 'half'}"
         )
         for rate in rates.split(","):
             click.echo("\n" + measure(made, float(rate), seconds, shape).markdown())
+        click.echo(f"- {agree(made)}")
     load_average = " ".join(f"{value:.2f}" for value in where.load_average)
     click.echo(f"- {where.device}, {where.cores} cores, load average {load_average}; {where.kernel}; {where.date}")
     click.echo(f"- mainspring {where.package} ({where.commit}{' + changes' if where.dirty else ''}), {where.python}")

@@ -1,8 +1,9 @@
 """A soak: minutes of load at twice what the node can do, with deadlines that can't be met and clients that leave.
 
 Whole processes as in `bench/gateway.py`, `mainspring serve` with one null node of known speed. Three in ten requests
-carry a deadline of 20 to 200 ms, one in ten hangs up within 0.2 s. Every ten seconds memory and counters are read. At
-the end, when all is quiet, it has to hold, or the exit status is 1:
+carry a deadline of 0.5 to 9 s, about what they have to wait; one in ten hangs up within 0.2 s. Every 20 s the node is
+stopped for 1.5 s, so that what was promised is late. Memory and counters are read every ten seconds. At the end, when
+all is quiet, it has to hold, or the exit status is 1:
 
 - memory: the last third's mean is within `--growth` MiB of the middle third's, in every process;
 - throughput: every minute but the first answers at least 85 % of the median minute;
@@ -13,11 +14,11 @@ the end, when all is quiet, it has to hold, or the exit status is 1:
 """
 
 import asyncio
-import re
+import os
+import signal
 import sys
 import threading
 import time
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +26,7 @@ from tempfile import TemporaryDirectory
 import click
 import numpy as np
 
-from gateway import LOADERS, Service, service
+from gateway import LOADERS, Service, metrics, port_of, router_status, service
 from mainspring.bench import environment
 from mainspring.bench.http.figures import LoadReport
 from mainspring.bench.http.processes import use_of
@@ -33,21 +34,21 @@ from mainspring.bench.http.run import Plan, load
 from mainspring.bench.http.sender import Target
 from mainspring.bench.http.traffic import Shape
 from mainspring.bench.report import table
-from mainspring.fleet.client import FleetClient
 from mainspring.wire import messages as m
 
-COST = (0.005, 1e-4, 1e-4)
+PASS_S, REQUEST_S = 0.005, 0.11
 """A node of about 9 requests a second: twice that is no work for the machine, and memory and counters are what is
 looked at here."""
+ROWS = 8 * 20
+STOP_S = 1.5
 EVERY_S = 10.0
 WARMUP_S = 60.0
 LEAST_SHARE = 0.85
 QUIET_S = 90.0
-METRIC = re.compile(r"^(\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 
 
 class Watcher(threading.Thread):
-    """Memory of every process, every ten seconds, and the highest number of requests that were open."""
+    """Memory of every process, every ten seconds, and the highest number of requests that were open. Stops the node."""
 
     def __init__(self, made: Service) -> None:
         super().__init__(daemon=True)
@@ -57,7 +58,13 @@ class Watcher(threading.Thread):
         self.missed = 0
 
     def run(self) -> None:
+        looks = 0
         while not self._over.wait(EVERY_S):
+            looks += 1
+            if looks % 2:
+                os.kill(self._made.pids["node"], signal.SIGSTOP)
+                self._over.wait(STOP_S)
+                os.kill(self._made.pids["node"], signal.SIGCONT)
             for name, pid in self._made.pids.items():
                 self.rss[name].append(use_of(pid).rss_mib)
             try:
@@ -68,31 +75,6 @@ class Watcher(threading.Thread):
     def end(self) -> None:
         self._over.set()
         self.join()
-
-
-def metrics(url: str) -> dict[str, float]:
-    """Sums over labels, and `name{status="..."}` for the requests of the scoring route."""
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10.0) as reply:  # noqa: S310 - our own address
-        text = reply.read().decode()
-    found: dict[str, float] = {}
-    for name, labels, value in METRIC.findall(text):
-        found[name] = found.get(name, 0.0) + float(value)
-        if name == "mainspring_requests_total" and 'route="/v1/scores"' in labels:
-            status = re.search(r'status="(\d+)"', labels)
-            if status:
-                found[f"scores {status[1]}"] = found.get(f"scores {status[1]}", 0.0) + float(value)
-    return found
-
-
-async def router_status(folder: Path, port: int) -> m.Status:
-    async with FleetClient.of(folder / "pki" / "client-probe", "127.0.0.1", port, transport="tcp") as fleet:
-        return await fleet.status()
-
-
-def port_of(made: Service) -> int:
-    found = re.search(r'listen = "127.0.0.1:(\d+)"', (made.folder / "fleet.toml").read_text())
-    assert found is not None  # noqa: S101 - we wrote it
-    return int(found[1])
 
 
 def quiet(made: Service) -> m.Status:
@@ -144,17 +126,18 @@ def failures(
 @click.option("--transport", type=click.Choice(["tcp", "quic"]), default="tcp", show_default=True)
 def main(minutes: float, tokens: int, times: float, growth: float, pinned: bool, transport: str) -> None:
     shape = Shape(tokens=tokens, behaviors=8)
-    rows = 8 * 20
-    capacity = 1.0 / (COST[1] * tokens + COST[2] * rows)  # passes are full: their own share of time is small
+    each = REQUEST_S / (tokens + ROWS)
+    cost = (PASS_S, each, each)
+    capacity = 1.0 / REQUEST_S  # passes are full: their own share of time is small
     seconds = 60.0 * minutes
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory())) / "service"
-        made = stack.enter_context(service(folder, transport, 0, COST, probes=("probe",), pinned=pinned))
+        made = stack.enter_context(service(folder, transport, 0, cost, probes=("probe",), pinned=pinned))
         made.pin(LOADERS)
         before = metrics(made.urls[0])
         watcher = Watcher(made)
         watcher.start()
-        target = Target(url=f"{made.urls[0]}/v1/scores", hang_up=0.1, hurry=0.3)
+        target = Target(url=f"{made.urls[0]}/v1/scores", hang_up=0.1, hurry=0.3, hurry_ms=(500.0, 9000.0))
         warmup = min(WARMUP_S, seconds / 10.0)
         plan = Plan(rate=times * capacity, seconds=seconds, warmup_s=warmup, slice_s=max(5.0, min(60.0, seconds / 5.0)))
         report = load(target, shape, plan, made.pids)
