@@ -84,6 +84,7 @@ class ClientDesk:
         request_id = f"{peer.name[:64]}.{peer.epoch}.{stream}"
         open_request = Open(request_id, peer, stream, submit.slo, now_s, submit.sampling, submit.trace)
         self.open[request_id] = peer.streams[stream] = open_request
+        shell.tally.submitted += 1
         try:
             if shell.draining:
                 raise DrainingError

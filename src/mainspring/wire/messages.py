@@ -41,12 +41,14 @@ from mainspring.wire.requests import Accepted as Accepted
 from mainspring.wire.requests import Refused as Refused
 from mainspring.wire.requests import Result as Result
 from mainspring.wire.requests import Submit as Submit
+from mainspring.wire.status import TEXT_CHARS as TEXT_CHARS
 from mainspring.wire.status import AskStatus as AskStatus
 from mainspring.wire.status import ClassStatus as ClassStatus
 from mainspring.wire.status import ModelStatus as ModelStatus
 from mainspring.wire.status import NodeStatus as NodeStatus
 from mainspring.wire.status import PassStatus as PassStatus
 from mainspring.wire.status import Status as Status
+from mainspring.wire.status import Totals as Totals
 from mainspring.wire.work import Cancel as Cancel
 from mainspring.wire.work import Done as Done
 from mainspring.wire.work import Failed as Failed
