@@ -9,15 +9,17 @@ from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits as Offered
 from mainspring.engine import Branch, Engine, Work
 from mainspring.wire import messages as m
-from support.fleet import Client, Fleet
+from support.fleet import Client, Fleet, known_as
 from support.models import random_tokens, tiny_model
 from support.nodes import NodeRig, expected, null_backend, words
 
+VIEW = b"v" + known_as("v").encode()
+"""What a node's store calls the view that the client calls v."""
 COST = Cost(0.01, 1e-4, 1e-3)
 
 
 def fleet_of(*rigs: dict[str, object]) -> tuple[Fleet, list[NodeRig], Client]:
-    fleet = Fleet()
+    fleet = Fleet(check=lambda _name, _data: None)  # their bundle goes by any name
     nodes = [NodeRig(world=fleet.world, name=f"ant{i}", cost=COST, **fields) for i, fields in enumerate(rigs)]  # type: ignore[arg-type]
     for node in nodes:
         node.dial(fleet.driver.accept)
@@ -55,7 +57,7 @@ def test_a_request_over_two_nodes_scans_its_view_once_on_each() -> None:
     canaries = [104 * sum(len(job[0].tokens) == 64 for job in node.worker.ran) for node in nodes]
     scanned = [node.engine.rows - canary for node, canary in zip(nodes, canaries, strict=True)]
     assert sum(scanned) == 2 * 500 + 3000
-    assert all(node.engine.store.listing() == [(b"vv", 500)] for node in nodes)
+    assert all(node.engine.store.listing() == [(VIEW, 500)] for node in nodes)
     fleet.empty()
 
 
@@ -68,7 +70,7 @@ def test_a_long_view_comes_in_chunks_and_leaves_nothing_half() -> None:
     for stream in streams:
         assert np.array_equal(m.f32(result(client, stream).logits), expected(view, asked))
         assert result(client, stream).passes >= 4
-    assert node.engine.store.listing() == [(b"vv", 1000)]
+    assert node.engine.store.listing() == [(VIEW, 1000)]
     assert node.engine.store.held == node.scheduler.views.half_scanned == 0
     fleet.empty()
 
@@ -184,7 +186,7 @@ def test_three_hundred_behaviours_over_two_nodes_are_those_of_one_engine(real) -
     probabilities = softmax(m.f32(got.logits).astype(np.float64).reshape(300, 3))
     assert np.abs(probabilities - wanted).max() < 1e-5
     for node in nodes:
-        assert node.engine.store.listing() == [(b"vv", 500)]
+        assert node.engine.store.listing() == [(VIEW, 500)]
         assert node.scheduler.views.half_scanned == 0
 
 
@@ -209,7 +211,7 @@ def test_the_check_sees_another_view(real) -> None:
 
 def test_a_slow_node_gets_its_share() -> None:
     """Ten times slower and honest about it: a tenth of the work, give or take."""
-    fleet = Fleet()
+    fleet = Fleet(check=lambda _name, _data: None)  # their bundle goes by any name
     slow_cost = Cost(0.1, 1e-3, 1e-2)
     nodes = [
         NodeRig(null_backend(), world=fleet.world, name="fast", cost=COST),

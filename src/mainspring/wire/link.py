@@ -161,6 +161,11 @@ class Link:
         return self.pulse.round_trip_s
 
     @property
+    def buffered_bytes(self) -> int:
+        """Of frames that are not whole yet."""
+        return self._buffered
+
+    @property
     def open_streams(self) -> int:
         return len(self._streams)
 
@@ -419,6 +424,7 @@ class Link:
         self._events.append(closed)
         self._early.clear()
         self._streams.clear()
+        self._buffered = 0
 
     def _take_events(self) -> list[LinkEvent]:
         events, self._events = self._events, []
