@@ -85,7 +85,7 @@ def test_a_router_that_restarts_finds_the_nodes_and_their_views() -> None:
     fleet.run(1.0)
     assert node.ended
     node.dial(fleet.driver.accept)
-    client = Client(fleet, "gate2")
+    client = Client(fleet, instance=8)
     fleet.run(1.0)
     before = node.engine.rows
     stream = client.open(ask(view, asked, view_key="v"))
