@@ -128,7 +128,7 @@ class BundleCache:
             self._trim(path)
         except OSError as error:
             part.unlink(missing_ok=True)
-            log.warning("bundle %s is not kept on disk: %s", bundle, error)
+            log.warning("bundle %s is not kept on disk: %s", m.one_line(bundle), error)
 
     def _trim(self, newest: Path) -> None:
         files = sorted(newest.parent.glob("*.bundle"), key=lambda path: path.stat().st_mtime, reverse=True)

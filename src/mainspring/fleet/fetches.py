@@ -132,12 +132,12 @@ class Fetches:
         elif isinstance(outcome, BundleError):
             self._blame(fetch, peer, outcome, now_s)
         else:
-            log.error("bundle %s can't be checked: %r", fetch.bundle, outcome)
+            log.error("bundle %s can't be checked: %r", m.one_line(fetch.bundle), outcome)
             self.shell.nodes.offers.decline(peer, InternalError("the router can't check bundles now"), now_s)
             self._ask_next(fetch, now_s)
 
     def _blame(self, fetch: Fetch, peer: Peer, error: BundleError, now_s: float) -> None:
-        log.warning("node %s: its bundle %s: %s", peer.name, fetch.bundle, error.message)
+        log.warning("node %s: its bundle %s: %s", peer.name, m.one_line(fetch.bundle), m.one_line(error.message))
         self.shell.tally.count("bundles_refused")
         fetch.peer, fetch.by_s = None, FOREVER  # its end must not ask the next as well
         self.shell.close(peer, Close.PROTOCOL, f"the bundle that was offered: {error.message}"[:200], now_s)

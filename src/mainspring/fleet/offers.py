@@ -70,7 +70,8 @@ class OfferDesk:
         shell.tell(ev.NodeJoined(spec))
         if peer.draining:
             shell.tell(ev.NodeDraining(peer.name, peer.epoch))
-        log.info("node %s serves %s (%s, %s)", peer.name, offer.alias, offer.numerics, offer.device)
+        log.info("node %s serves %s (%s, %s)", peer.name, m.one_line(offer.alias), offer.numerics,
+                 m.one_line(offer.device))  # fmt: skip
 
     def reject(self, name: str, error: MainspringError, now_s: float) -> None:
         peer = self.shell.book.nodes.get(name)
@@ -79,7 +80,7 @@ class OfferDesk:
 
     def decline(self, peer: Peer, error: MainspringError, now_s: float) -> None:
         """It gets no work until it offers again."""
-        log.warning("node %s: its offer can't be used: %s", peer.name, error)
+        log.warning("node %s: its offer can't be used: %s", peer.name, m.one_line(str(error)))
         if peer.serving:
             peer.serving = False
             self.shell.tell(ev.NodeLeft(peer.name, peer.epoch, crashed=False))
@@ -109,7 +110,7 @@ class OfferDesk:
                 check_offer(refined_offer(peer.offer, report))
                 peer.offer = refined_offer(peer.offer, report)
         except MainspringError as error:
-            log.warning("node %s: its refined constants can't be used: %s", peer.name, error)
+            log.warning("node %s: its refined constants can't be used: %s", peer.name, m.one_line(str(error)))
             event = replace(event, cost=None, round_cost=None, anchors=None, limits=None)
         if event != ev.NodeRefined(peer.name, peer.epoch):
             self.shell.tell(event)

@@ -43,7 +43,7 @@ class Offering:
         self.model, self.alias, self.bundle, self.packed = model, alias, bundle, packed
         self.limits, self.probe = limits, probe
         self._numerics, self._device = backend.numerics, backend.device
-        self._sha256 = hashlib.sha256(packed).hexdigest()
+        self.sha256 = hashlib.sha256(packed).hexdigest()
         self._labels = labels or {}
 
     def offer(self) -> m.Offer:
@@ -51,7 +51,7 @@ class Offering:
             raise ModelError("no pass could be measured, so nothing can be offered")
         return m.Offer(
             model=self.model, alias=self.alias, bundle=self.bundle, bundle_bytes=len(self.packed),
-            bundle_sha256=self._sha256, numerics=cast(Numerics, self._numerics), cost=self.probe.cost,
+            bundle_sha256=self.sha256, numerics=cast(Numerics, self._numerics), cost=self.probe.cost,
             limits=self.limits, anchors=self.probe.anchors, provisional=self.probe.provisional, device=self._device,
             labels=self._labels,
         )  # fmt: skip
