@@ -228,3 +228,21 @@ def test_a_slow_node_gets_its_share() -> None:
         result(client, stream)
     rows = [node.engine.rows for node in nodes]
     assert 0.03 < rows[1] / sum(rows) < 0.2
+
+
+def test_a_view_that_went_costs_its_own_request_a_second_pass_and_the_others_none() -> None:
+    fleet, [node], client = fleet_of({})
+    kept, other, asked = np.arange(400), np.arange(300, 0, -1) - 1, questions(2, 10)
+    first = client.open(ask(kept, asked, view_key="v"))
+    fleet.run(2.0)
+    result(client, first)
+    client.open(ask(np.arange(200), questions(100, 10), slo="batch"))  # busy: the next two wait and share a pass
+    streams = [client.open(ask(kept, asked, view_key="v", slo="batch")), client.open(ask(other, asked, slo="batch"))]
+    node.engine.store.drop(VIEW)
+    node.engine.store.changes()  # and nobody is told
+    fleet.run(30.0)
+    for stream, view in zip(streams, (kept, other), strict=True):
+        assert np.array_equal(m.f32(result(client, stream).logits), expected(view, asked))
+    assert [result(client, stream).retries for stream in streams] == [1, 0]
+    assert fleet.shell.tally.counts["failed_view_missing"] == 1
+    fleet.empty()

@@ -5,6 +5,7 @@ takes seconds, so the digest of a file is remembered on disk by name, size and t
 """
 
 import hashlib
+import logging
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -12,6 +13,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
+from mainspring.backend.gauges import Gauges, gauges_of
 from mainspring.backend.protocol import Backend
 from mainspring.core.nouns import Limits
 from mainspring.errors import ModelError
@@ -19,6 +21,10 @@ from mainspring.node.probe import Probe
 from mainspring.wire import messages as m
 from mainspring.wire.records import Numerics
 
+log = logging.getLogger(__name__)
+
+COLDEST_C, HOTTEST_C = -100.0, 500.0
+"""Beyond, a sensor is broken."""
 QUESTION_TOKENS = 1024
 PASS_PARTS = 256
 DIGESTS = 256
@@ -43,6 +49,8 @@ class Offering:
         self.model, self.alias, self.bundle, self.packed = model, alias, bundle, packed
         self.limits, self.probe = limits, probe
         self._numerics, self._device = backend.numerics, backend.device
+        self._backend = backend
+        self._blind = False
         self.sha256 = hashlib.sha256(packed).hexdigest()
         self._labels = labels or {}
 
@@ -55,6 +63,25 @@ class Offering:
             limits=self.limits, anchors=self.probe.anchors, provisional=self.probe.provisional, device=self._device,
             labels=self._labels,
         )  # fmt: skip
+
+    def gauges(self) -> Gauges:
+        """Memory and temperature, each within what the wire takes or None. One that breaks is said once, and never
+        asked again: a report must not fail by it."""
+        if self._blind:
+            return Gauges()
+        try:
+            told = gauges_of(self._backend)
+        except Exception:
+            log.exception("the device can't tell its memory and temperature")
+            self._blind = True
+            return Gauges()
+        celsius = told.temperature_c
+        sane = celsius is not None and COLDEST_C <= celsius <= HOTTEST_C
+        return Gauges(_count(told.memory_bytes), _count(told.memory_total_bytes), celsius if sane else None)
+
+
+def _count(value: int | None) -> int | None:
+    return None if value is None or not 0 <= value <= 1 << 53 else int(value)
 
 
 def limits_of(backend: Backend, cache_bytes: int, state_bytes: int) -> Limits:
