@@ -7,6 +7,7 @@ import pytest
 from mainspring.fleet import clients
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
+from mainspring.wire.transport import Identity
 from support.fleet import Client, Fleet, Node, submit
 
 
@@ -96,3 +97,36 @@ def test_a_fault_after_work_off_the_loop_is_counted_and_no_more(fleet: Fleet) ->
     fleet.shell.off_loop.run(lambda: 1, broken, 0.0)
     fleet.shell.timer(0.0)
     assert fleet.shell.tally.counts["faults"] == 1
+
+
+def test_who_knocks_and_breaks_the_protocol_in_one_breath_keeps_no_place(fleet: Fleet) -> None:
+    """Such a link was welcomed after its end, failed at that, and was never forgotten: its place was lost for good."""
+    for number in range(fleet.settings.max_links + 5):
+        stub = Stub(Identity("fleet", "node", f"ant{number}"))
+        peer = fleet.shell.accept(stub, fleet.world.now_s)
+        hello = m.encode(m.Hello(role="node", name=f"ant{number}", instance=1))
+        fleet.shell.received(peer, 0, hello + b"\xff" * 16, False, fleet.world.now_s)
+        assert peer.closed
+        assert stub.closed
+    assert not fleet.shell.book.peers
+    node, client = Node(fleet, "ant0"), Client(fleet)
+    fleet.run(0.5)
+    assert node.joined
+    stream = client.open(submit())
+    fleet.run(1.0)
+    client.result(stream)
+
+
+class Stub:
+    """A connection that nobody listens to."""
+
+    transport, address, backlog_bytes, dialer = "memory", "memory", 0, False
+
+    def __init__(self, peer: Identity) -> None:
+        self.peer = peer
+        self.closed = False
+
+    def write(self, _stream: int, _data: bytes, _end: bool = False) -> None: ...
+
+    def close(self, _close: Close, _message: str = "") -> None:
+        self.closed = True

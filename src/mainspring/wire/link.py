@@ -420,6 +420,8 @@ class Link:
         self._end(Closed(close, message, False, self._goodbye, self._streams.unfinished()))
 
     def _end(self, closed: Closed) -> None:
+        if self.phase is Phase.KNOCK:  # nobody is to open to one that is gone already
+            self._events = [event for event in self._events if not isinstance(event, Knock)]
         self.phase = Phase.CLOSED
         self._events.append(closed)
         self._early.clear()
