@@ -3,9 +3,6 @@
 from collections.abc import Callable
 from hashlib import sha256
 
-from script import Script
-from talk import MAKERS, NAMES, message, spoiled
-
 from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits
 from mainspring.fleet.bundles import BundleCache, Packed
@@ -17,6 +14,8 @@ from mainspring.wire.errors import BusyError, Close
 from mainspring.wire.frames import FrameDecoder
 from mainspring.wire.link import Rules
 from mainspring.wire.transport import Identity, Lost
+from script import Script
+from talk import MAKERS, NAMES, message, spoiled
 
 RULES = Rules(streams=8, buffered_bytes=1 << 16)
 SETTINGS = Settings(rules=RULES, max_links=6, payload_bytes=1 << 17, client_bytes=1 << 16)

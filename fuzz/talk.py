@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from script import Script
-
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import Limits
 from mainspring.wire import messages as m
+from script import Script
 
 NAMES = ("a", "b", "v", "standard", "batch", "tiny", "key", "", "x" * 128)
 SECONDS = (0.0, 1e-9, 0.01, 1.0, 60.0, 86_400.0)

@@ -1,7 +1,6 @@
-"""The targets of `fuzz/` under Hypothesis: the same functions that atheris runs for longer, and a short run of atheris."""
+"""The targets of `fuzz/` under Hypothesis: the same that atheris runs for longer (`make fuzz`)."""
 
 import importlib
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 FUZZ = Path(__file__).resolve().parents[2] / "fuzz"
 NAMES = ("frames", "messages", "mux", "router", "node", "shell")
-RUNS = {"shell": 300}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def test_every_target_is_run(targets: dict[str, Callable[[bytes], None]]) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_target_finds_nothing(targets: dict[str, Callable[[bytes], None]], name: str) -> None:
-    scale = 60 if name == "shell" else 200
+    scale = 30 if name == "shell" else 150
 
     @settings(max_examples=scale, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.binary(max_size=1500))
@@ -39,18 +37,6 @@ def test_a_target_finds_nothing(targets: dict[str, Callable[[bytes], None]], nam
         targets[name](data)
 
     run()
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("atheris") is None, reason="atheris is not installed: no wheel for this system"
-)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_short_run_under_atheris(name: str, tmp_path: Path) -> None:
-    command = (sys.executable, str(FUZZ / "run.py"), name, "--runs", str(RUNS.get(name, 2000)), "--seed", "1",
-               "--build", str(tmp_path))  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)  # noqa: S603
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "Done" in done.stderr
 
 
 def test_an_engine_s_complaint_is_a_failure(tmp_path: Path) -> None:
