@@ -162,7 +162,10 @@ def main(
                 logits[f"{label} {cell.serial}"] = m.f32(got.logits)
                 scanned = cell.scanned(got, rows)
                 if not view <= scanned <= nodes * view:
-                    raise SystemExit(f"{label}: {scanned} view tokens were scanned, at most {nodes * view} are needed")
+                    raise SystemExit(
+                        f"{label}: {scanned} view tokens were scanned, at most {nodes * view} are needed "
+                        f"({got.passes} passes, {got.retries} tried again: a node that others keep from its core is late)"
+                    )
                 return 1.0
 
             return Arm(label, run)

@@ -120,6 +120,20 @@ def test_a_node_that_leaves_while_its_bundle_is_judged_harms_nobody() -> None:
     assert len(fleet.shell.fetches) == 0
 
 
+def test_a_node_that_leaves_before_its_bundle_has_come_makes_room_for_the_next_at_once() -> None:
+    fleet = Fleet()
+    gone = Node(fleet, "gone")
+    gone.gives_bundles = False
+    fleet.run(0.1)
+    Node(fleet, "stays")
+    fleet.run(0.1)
+    assert gone.fetched
+    gone.leave()
+    fleet.run(0.5)
+    assert [each.name for each in status_of(fleet).nodes] == ["stays"]
+    assert len(fleet.shell.fetches) == 0
+
+
 def test_a_bundle_that_never_comes_ends_the_link_and_the_next_is_asked() -> None:
     fleet = Fleet()
     mute, ant = Node(fleet, "mute"), None

@@ -225,7 +225,14 @@ def test_a_timeout_of_the_caller_s_own_stays_what_it_is() -> None:
             async with asyncio.timeout(0.05):
                 await fleet.score(submit(slo="batch"))
 
+        with pytest.raises(TimeoutError, match="the callback's"):
+            await fleet.score(submit(slo="batch"), raise_timeout)
+
     play(body, cost=Cost(0.5, 1e-6, 1e-6))
+
+
+def raise_timeout(_predicted_s: float) -> None:
+    raise TimeoutError("the callback's")
 
 
 def test_a_status_that_could_not_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,14 +54,33 @@ def test_when_an_earlier_pass_does_not_leave_what_it_promised() -> None:
 
     rig.engine.backend.score_pass = poisoned
     promised = rig.send(part("a", view=A, view_key="v"))
-    waiting = rig.send(lacking("b", "v"), part("c", view=B))
+    child = part("d", view=(), view_from=50, parent=1, branches=((9, 9, 9),))
+    waiting = rig.send(lacking("b", "v"), part("c", view=B), child)
     rig.run(2.0)
     assert rig.failed(promised).reason == "not_finite"
     failed = rig.failed(waiting)
     assert (failed.reason, failed.failed) == ("view_missing", (0,))
     assert "v" in {*failed.dropped, *rig.failed(promised).dropped}
-    assert np.array_equal(logits(failed), expected(B, ((5, 6), (7,))))
+    wanted = np.concatenate([expected(B, ((5, 6), (7,))), expected(B, ((9, 9, 9),))])
+    assert np.array_equal(logits(failed), wanted)
     assert rig.engine.store.held == 0
+
+
+def test_what_is_poisoned_is_distrusted_by_its_own_key_beside_one_that_went() -> None:
+    rig = NodeRig(null_backend((0.2, 0.0, 0.0))).join()
+    real = rig.engine.backend.score_pass
+
+    def poisoned(work):
+        result = real(work)
+        return type(result)(result.logits * np.float32("nan"), result.states, result.seconds)
+
+    rig.engine.backend.score_pass = poisoned
+    rig.send(part("a", view=A, view_key="v"))
+    waiting = rig.send(lacking("b", "v"), part("c", view=B, view_key="c"))
+    rig.run(2.0)
+    assert (rig.failed(waiting).reason, rig.failed(waiting).failed) == ("not_finite", ())
+    assert "c" in rig.failed(waiting).dropped
+    assert len(rig.engine.store) == 0
 
 
 def test_a_pass_of_which_nothing_is_left_when_it_begins_is_not_run() -> None:

@@ -6,7 +6,7 @@ within `FETCH_S`, or gives something else, is sent away with a reason, and the n
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainspring.fleet.bundles import Fetching, Packed
@@ -35,7 +35,6 @@ class Fetch:
     peer: Peer | None = None
     stream: int = 0
     by_s: float = FOREVER
-    tried: set[Peer] = field(default_factory=set)
 
 
 class Fetches:
@@ -104,12 +103,11 @@ class Fetches:
         fetch.peer, fetch.by_s = None, FOREVER
         for peer in self.shell.book.nodes.values():
             offer = peer.offer
-            if offer is None or offer.bundle != fetch.bundle or peer in fetch.tried or peer.closed:
+            if offer is None or offer.bundle != fetch.bundle or peer.closed:
                 continue
-            fetch.tried.add(peer)
             try:
                 stream = peer.link.open(m.FetchBundle(bundle=fetch.bundle), now_s)
-            except (LimitError, ValueError):
+            except (LimitError, ValueError):  # full, or about to be forgotten
                 continue
             peer.streams[stream] = Fetching(fetch.bundle, offer.bundle_bytes, offer.bundle_sha256)
             fetch.peer, fetch.stream, fetch.by_s = peer, stream, now_s + FETCH_S
