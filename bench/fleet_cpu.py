@@ -99,7 +99,8 @@ class Cell:
         async with asyncio.timeout(START_S):
             while True:
                 nodes = (await self.fleet.status()).nodes
-                if len(nodes) == len(self.nodes) and not any(node.provisional for node in nodes):
+                ready = [node for node in nodes if node.state == "ready" and not node.provisional]
+                if len(ready) == len(self.nodes):
                     return
                 await asyncio.sleep(0.5)
 
@@ -164,7 +165,7 @@ def main(
                 if not view <= scanned <= nodes * view:
                     raise SystemExit(
                         f"{label}: {scanned} view tokens were scanned, at most {nodes * view} are needed "
-                        f"({got.passes} passes, {got.retries} tried again: a node that others keep from its core is late)"
+                        f"({got.passes} passes, {got.retries} tried again: a node kept from its core is late)"
                     )
                 return 1.0
 
