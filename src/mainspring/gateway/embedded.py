@@ -6,6 +6,7 @@ router, limits, classes and nodes holds as it does for `mainspring router`.
 """
 
 import asyncio
+import errno
 import logging
 import tempfile
 import time
@@ -35,6 +36,7 @@ log = logging.getLogger("mainspring.gateway")
 NODE, ROUTER, CLIENT = "local", "local", "gateway"
 RENEW_S = 20 * 86_400.0
 LOOK_S = 0.1
+PORTS_TRIED = 5
 FLEET_S = 15.0
 """For nodes to end after the last request."""
 Ready = Callable[[str, int], None]
@@ -95,10 +97,8 @@ async def serve(
     """Until stopped. `listening(host, port)` once HTTP is there, `serves(gateway)` once a node is ready."""
     with tempfile.TemporaryDirectory(prefix="mainspring-", ignore_cleanup_errors=True) as folder:
         fleet = Fleet(path, node, Path(folder))
-        serving = Serving(fleet.config)
-        running = asyncio.create_task(serving.run())
+        serving, running = await _listening(fleet.config)
         try:
-            await _ready(serving, running)
             await _serve_http(config, fleet, serving, listening, serves)
         finally:
             serving.stop()
@@ -110,12 +110,25 @@ async def serve(
             await running
 
 
-async def _ready(serving: Serving, running: "asyncio.Task[None]") -> None:
-    waiting = asyncio.create_task(serving.ready.wait())
-    await asyncio.wait((waiting, running), return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if running.done():
-        running.result()
+async def _listening(config: FleetConfig) -> "tuple[Serving, asyncio.Task[None]]":
+    """A router that takes links. Where the port is left to the system, the one that UDP got may be taken for TCP: then
+    another is tried, a few times. ConfigError."""
+    for attempt in range(PORTS_TRIED):
+        serving = Serving(config)
+        running = asyncio.create_task(serving.run())
+        waiting = asyncio.create_task(serving.ready.wait())
+        await asyncio.wait((waiting, running), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not running.done():
+            return serving, running
+        error = running.exception()
+        is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE and config.address[1] == 0
+        if not is_taken or attempt == PORTS_TRIED - 1:
+            break
+    if isinstance(error := running.exception(), OSError):
+        raise ConfigError(f"can't listen on {config.router.listen}: {error.strerror or error}", param="router.listen")
+    running.result()
+    raise ConnectionError("the router ended before it listened")
 
 
 async def _serve_http(
