@@ -35,6 +35,7 @@ from mainspring.gateway.keys import Keys
 from mainspring.gateway.limits import Ledger
 from mainspring.gateway.metrics import Metrics
 from mainspring.gateway.pool import Pool
+from mainspring.gateway.pressure import BEAT_S, Pressure
 from mainspring.version import __version__
 from mainspring.wire import messages as m
 
@@ -76,17 +77,20 @@ class Gateway:
         self.pool = Pool(config.limits.threads, config.limits.assembling)
         self.catalogue = Catalogue(fleet.bundle, self.pool, config.default_model)
         self.ledger = Ledger(config.limits.tenant_concurrent, config.share)
+        self.pressure = Pressure(config.limits.late_s, config.limits.line_s)
         self.counts = Counts(now_s())
-        self.metrics = Metrics(self.counts, self._told_of_nodes)
+        self.metrics = Metrics(self.counts, self._told_of_nodes, self.pressure)
         self.closing = asyncio.Event()
         self.router: m.Status | None = None
         self.version = __version__
         self._heard_s = float("-inf")
         self._poller: asyncio.Task[None] | None = None
         self._polled = asyncio.Event()
+        self._beating: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> "Gateway":
         self._poller = asyncio.create_task(self._poll(), name="router status")
+        self._beat(self.now_s())
         return self
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -94,6 +98,8 @@ class Gateway:
             self._poller.cancel()
             with suppress(asyncio.CancelledError):
                 await self._poller
+        if self._beating is not None:
+            self._beating.cancel()
         self.catalogue.close()
         self.pool.close()
 
@@ -134,7 +140,11 @@ class Gateway:
         model = await self._find(call.model)
         assembler = await self.catalogue.assembler(model.bundle)
         stages = Stages()
-        made = await self._assembled(assembler, call, model.limits, stages)
+        self.pressure.enter(self.now_s())
+        try:
+            made = await self._assembled(assembler, call, model.limits, stages)
+        finally:
+            self.pressure.leave(self.now_s())
         branches = made.branches
         submit = m.Submit(
             request=call.terms.request_id, model=model.model, slo=call.terms.slo, view_key=made.view_key,
@@ -268,6 +278,12 @@ class Gateway:
         if isinstance(error, LinkLostError) and not self.fleet.connected:
             return NoRouterError("the router can't be reached", retry_after_s=RETRY_S)
         return error
+
+    def _beat(self, due_s: float) -> None:
+        """How late the loop is shows in how late this comes."""
+        now_s = self.now_s()
+        self.pressure.beat(due_s, now_s)
+        self._beating = asyncio.get_running_loop().call_later(BEAT_S, self._beat, now_s + BEAT_S)
 
     # -------------------------------------------------------------- the router's word
 
