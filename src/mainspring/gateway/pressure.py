@@ -1,4 +1,4 @@
-"""Whether this process can take one more: its own lateness and its own line, not the fleet's. Pure; time is an argument.
+"""Whether this process can take one more: its own lateness and line, not the fleet's. Pure; time is an argument.
 
 The router predicts what nodes can do and knows nothing of the gateway's own loop, in which a request passes eight or so
 turns. Where turns get long everything waits, refusals too, so requests are refused here while that is still cheap:
@@ -61,8 +61,8 @@ class Pressure:
             self.each_s += STEP * (took_s - self.each_s)
 
     def check(self, now_s: float, others: int) -> None:
-        """`others` are open here. BusyError where one more would wait too long; whoever is refused gets a turn of its own to come back, behind
-        the line and behind those who were told to come before."""
+        """`others` are open here. BusyError where one more would wait too long; whoever is refused gets a turn of its
+        own to come back, behind the line and behind those who were told to come before."""
         late_s, wait_s = self.late_s, self.line * self.each_s
         late = late_s > self._late_s and others >= LEAST_OPEN
         if not late and wait_s <= self._line_s:
