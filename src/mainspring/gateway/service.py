@@ -79,7 +79,7 @@ class Gateway:
         self.ledger = Ledger(config.limits.tenant_concurrent, config.share)
         self.pressure = Pressure(config.limits.late_s, config.limits.line_s)
         self.counts = Counts(now_s())
-        self.metrics = Metrics(self.counts, self._told_of_nodes, self.pressure)
+        self.metrics = Metrics(self.counts, self._told_of_nodes, self.pressure, self.catalogue.kept_bytes)
         self.closing = asyncio.Event()
         self.router: m.Status | None = None
         self.version = __version__
