@@ -2,14 +2,14 @@
 
 Whole processes as in `bench/gateway.py`, `mainspring serve` with one null node of known speed that is stopped half of
 the time (5 s of every 10), so that requests expire after they were admitted. First the caches of fixed size are filled,
-the one of earlier turns to its 64 MiB: only then does flat memory mean anything. Then, for `--minutes`, requests come to
-the node's queue at twice the rate that it answers on average, with deadlines of 3.5 to 5.2 s, about the time that they
-have to wait. A quarter of all have 0.5 to 2 ms instead, which pass while the gateway reads them: the router takes in
-little that it can't answer. Over a quarter mean to hang up after up to 2 s, wherever they are then. When all is quiet it has to hold,
-or the exit status is 1:
+the one of earlier turns to its 64 MiB: only then does flat memory mean anything. Then, for `--minutes`, requests come
+to the node's queue at twice the rate that it answers on average, with deadlines of 3.5 to 5.2 s, about the time that
+they have to wait. A quarter of all have 0.5 to 2 ms instead, which pass while the gateway reads them: the router takes
+in little that it can't answer. Over a quarter mean to hang up after up to 2 s, wherever they are then. When all is
+quiet it has to hold, or the exit status is 1:
 
-- it was a soak: at least `--expired` of all requests ended by their deadline, a quarter of these in the queue after they
-  were admitted (`expired`), the others in the gateway (`deadline_passed`); `--left` hung up before their answer;
+- it was a soak: at least `--expired` of all requests ended by their deadline, a quarter of these in the queue after
+  they were admitted (`expired`), the others in the gateway (`deadline_passed`); `--left` hung up before their answer;
 - memory: the last third's mean is within `--growth` MiB of the first third's, in every process;
 - throughput: every minute answers at least 85 % of the median minute, times the share of its wish for a core that the
   service got where that was below the median's (from the scheduler's own account);
@@ -135,7 +135,7 @@ def main(
     if not quick:
         wrong += memory(watcher, growth)
         wrong += [] if kept >= FULL * SEGMENT_BYTES else [f"the cache of turns holds {kept / 2**20:.1f} MiB only"]
-    passed = sum(count for reason, count in report.reasons.items() if reason.endswith((" expired", " deadline_passed")))
+    passed = sum(n for reason, n in report.reasons.items() if reason.endswith((" expired", " deadline_passed")))
     shares = {
         "ended by their deadline": (passed / planned, expired), "hung up": (hung_up / planned, left),
         "expired in the queue": (ended["expired"] / planned, expired / 4.0),

@@ -99,8 +99,7 @@ def test_a_gateway_that_is_behind_answers_429_before_it_reads_a_body() -> None:
             s.fleet.hold = asyncio.Event()
             held = [asyncio.create_task(s.post("/v1/scores", SCORES)) for _ in range(LEAST_OPEN)]
             await until(lambda: len(s.fleet.submits) == LEAST_OPEN)
-            assert s.gateway._beating is not None
-            s.gateway._beating.cancel()
+            s.gateway.beat.stop()
             beats(s.gateway.pressure, *[0.2] * BEATS)
             reply = await s.post("/v1/scores", b"never decoded")
             assert reply.status == 429, reply.body
@@ -124,9 +123,9 @@ def test_a_blocked_loop_is_noticed() -> None:
     async def scene() -> None:
         async with served() as s:
             await asyncio.sleep(0)
-            beat, pressure = s.gateway._beat, s.gateway.pressure
             for _ in range(BEATS):
-                beat(s.gateway.now_s() - 0.3)
-            assert pressure.late_s >= 0.3
+                s.gateway.beat.stop()
+                s.gateway.beat.came(s.gateway.now_s() - 0.3)
+            assert s.gateway.pressure.late_s >= 0.3
 
     play(scene())

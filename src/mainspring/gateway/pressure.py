@@ -13,7 +13,7 @@ from statistics import median
 
 from mainspring.gateway.errors import BusyError
 
-BEAT_S = 0.02
+BEAT_S = 0.05
 BEATS = 5
 FIRST_S = 0.005
 """Taken for a text's time before any was measured."""

@@ -26,6 +26,7 @@ from mainspring.errors import MainspringError, TooLargeError
 from mainspring.fleet import clock
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
 from mainspring.gateway.assemble import SUBMIT_BYTES, Assembled, Assembler
+from mainspring.gateway.beat import Beat
 from mainspring.gateway.calls import Answered, Asking, ScoreCall, Scored, Stages, Terms
 from mainspring.gateway.catalogue import RETRY_S, Catalogue
 from mainspring.gateway.config import GatewayConfig
@@ -35,7 +36,7 @@ from mainspring.gateway.keys import Keys
 from mainspring.gateway.limits import Ledger
 from mainspring.gateway.metrics import Metrics
 from mainspring.gateway.pool import Pool
-from mainspring.gateway.pressure import BEAT_S, Pressure
+from mainspring.gateway.pressure import Pressure
 from mainspring.version import __version__
 from mainspring.wire import messages as m
 
@@ -78,6 +79,7 @@ class Gateway:
         self.catalogue = Catalogue(fleet.bundle, self.pool, config.default_model)
         self.ledger = Ledger(config.limits.tenant_concurrent, config.share)
         self.pressure = Pressure(config.limits.late_s, config.limits.line_s)
+        self.beat = Beat(self.pressure, now_s)
         self.counts = Counts(now_s())
         self.metrics = Metrics(self.counts, self._told_of_nodes, self.pressure, self.catalogue.kept_bytes)
         self.closing = asyncio.Event()
@@ -86,11 +88,10 @@ class Gateway:
         self._heard_s = float("-inf")
         self._poller: asyncio.Task[None] | None = None
         self._polled = asyncio.Event()
-        self._beating: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> "Gateway":
         self._poller = asyncio.create_task(self._poll(), name="router status")
-        self._beat(self.now_s())
+        self.beat.start()
         return self
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -98,8 +99,7 @@ class Gateway:
             self._poller.cancel()
             with suppress(asyncio.CancelledError):
                 await self._poller
-        if self._beating is not None:
-            self._beating.cancel()
+        self.beat.stop()
         self.catalogue.close()
         self.pool.close()
 
@@ -278,12 +278,6 @@ class Gateway:
         if isinstance(error, LinkLostError) and not self.fleet.connected:
             return NoRouterError("the router can't be reached", retry_after_s=RETRY_S)
         return error
-
-    def _beat(self, due_s: float) -> None:
-        """How late the loop is shows in how late this comes."""
-        now_s = self.now_s()
-        self.pressure.beat(due_s, now_s)
-        self._beating = asyncio.get_running_loop().call_later(BEAT_S, self._beat, now_s + BEAT_S)
 
     # -------------------------------------------------------------- the router's word
 
