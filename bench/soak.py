@@ -152,8 +152,8 @@ def main(
         for name, looks in watcher.looks.items()
     ]  # fmt: skip
     click.echo(table(("RSS, MiB, by quarter", "1", "2", "3", "4", "most"), rss))
-    click.echo(f"\nTurns kept before the load: {kept / 2**20:.1f} MiB of {SEGMENT_BYTES >> 20}. Of {planned:,} requests "
-               + ", ".join(f"{share:.1%} {name}" for name, (share, _) in shares.items())
+    click.echo(f"\nTurns kept before the load: {kept / 2**20:.1f} MiB of {SEGMENT_BYTES >> 20}. Of {planned:,} "
+               "requests " + ", ".join(f"{share:.1%} {name}" for name, (share, _) in shares.items())
                + f". Share of the CPU it wished for, by slice: {', '.join(f'{share:.2f}' for share in got)}. "
                f"Most requests open at once: {watcher.most_open:.0f}. Router, since the filling:")  # fmt: skip
     click.echo(", ".join(f"{name} {value:.0f}" for name, value in sorted(ended.items()) if value))
