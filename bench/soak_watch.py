@@ -100,7 +100,7 @@ def memory(watcher: Watcher, growth_mib: float) -> list[str]:
 def throughput(report: LoadReport, watcher: Watcher, names: tuple[str, ...]) -> tuple[list[str], list[float]]:
     """What is wrong, and the share of the CPU each slice got: the least of those processes'. A slice has to answer
     `LEAST_SHARE` of the median slice, less what it lacked of the median's share of the CPU."""
-    ends = [each.from_s for each in report.slices][1:] + [report.seconds]
+    ends = [*[each.from_s for each in report.slices][1:], report.seconds]
     got = [
         min(watcher.got(name, each.from_s, end) for name in names)
         for each, end in zip(report.slices, ends, strict=True)
