@@ -31,7 +31,8 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     """`model` is an alias or a model key, "" the default. `span` is decoded JSON of any known format, or a `Span`.
     `is_state`: JSON that is no conversation is read as text instead of being refused.
     `fields` are the names of the caller's fields for errors: of the span, and of the questions. `size`: bytes it came
-    in, 0 where nobody counted; small calls are rendered on the loop."""
+    in, 0 where nobody counted; small calls are rendered on the loop. `named`: errors name a question by its id instead
+    of its number."""
 
     model: str
     span: Json | Span
@@ -43,6 +44,12 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     is_state: bool = False
     fields: tuple[str, str] = ("span", "behaviors")
     size: int = 0
+    named: bool = False
+
+    def place(self, index: int) -> str:
+        """Of one question, as the caller knows it."""
+        field = self.fields[1]
+        return f"{field}.{self.questions[index].id[:64]}" if self.named else f"{field}[{index}]"
 
 
 class Asking(Struct, frozen=True, kw_only=True):

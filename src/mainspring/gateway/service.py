@@ -31,6 +31,7 @@ from mainspring.gateway.catalogue import RETRY_S, Catalogue
 from mainspring.gateway.config import GatewayConfig
 from mainspring.gateway.counts import Counts
 from mainspring.gateway.errors import NoRouterError, TimedOutError
+from mainspring.gateway.idempotency import Shared
 from mainspring.gateway.keys import Keys
 from mainspring.gateway.limits import Ledger
 from mainspring.gateway.metrics import Metrics
@@ -47,6 +48,8 @@ STALE_S = 10.0
 SMALL_BYTES = 256 << 10
 SHORT_CHARS = 4096
 """Tokenised on the loop: it takes less than the way to a thread and back."""
+KEPT_BYTES = 256 << 10
+"""A longer answer is not kept for retries under an idempotency key."""
 F32 = npt.NDArray[np.float32]
 T = TypeVar("T")
 
@@ -75,6 +78,9 @@ class Gateway:
         self.keys = keys or Keys.none()
         self.pool = Pool(config.limits.threads, config.limits.assembling)
         self.catalogue = Catalogue(fleet.bundle, self.pool, config.default_model)
+        self.shared: Shared[tuple[bytes, Stages]] = Shared(
+            config.limits.idempotent, config.limits.idempotent_s, now_s, kept=lambda found: len(found[0]) <= KEPT_BYTES
+        )
         self.ledger = Ledger(config.limits.tenant_concurrent, config.share)
         self.counts = Counts(now_s())
         self.metrics = Metrics(self.counts, self._told_of_nodes)
@@ -220,12 +226,17 @@ class Gateway:
         """For what has to be tokenised before `ask`."""
         return await self.catalogue.assembler((await self._find(model)).bundle)
 
-    async def _find(self, name: str) -> m.ModelStatus:
-        """A gateway that has just started waits for the router's first word."""
+    async def heard(self) -> None:
+        """A gateway that has just started waits for the router's first word. NoRouterError."""
         if self.router is None:
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(POLL_TIMEOUT_S):
                     await self._polled.wait()
+            except TimeoutError:
+                raise NoRouterError("the router can't be reached", retry_after_s=RETRY_S) from None
+
+    async def _find(self, name: str) -> m.ModelStatus:
+        await self.heard()
         return self.catalogue.find(name)
 
     async def _submit(self, submit: m.Submit, terms: Terms, stages: Stages, tokens: int) -> F32:
@@ -283,7 +294,9 @@ class Gateway:
                 log.debug("the router's status can't be had: %s", type(error).__name__)
             except Exception:
                 log.exception("a fault while the router's status was read")
-            if self.keys.refresh(self.now_s()):
+            if self.keys.required and await asyncio.to_thread(
+                self.keys.refresh, self.now_s()
+            ):  # a large one takes long
                 self.ledger.forget(self.keys.names)
             await asyncio.sleep(POLL_S)
 
