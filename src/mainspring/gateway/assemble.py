@@ -214,10 +214,7 @@ class Assembler:
             )  # fmt: skip
         size = 4 * len(view.tokens) + branches.nbytes
         if size > SUBMIT_BYTES:
-            raise TooLargeError(
-                f"{size:,} bytes of tokens, one request holds {SUBMIT_BYTES:,}",
-                limit=SUBMIT_BYTES, actual=size, param=call.fields[1],
-            )  # fmt: skip
+            raise too_many_bytes(size, call.fields[1])
 
     def rows(self, questions: tuple[Question, ...], branches: Branches, logits: F32) -> list[Floats]:
         """One row of probabilities a question. `logits` [sum of labels]. LogitError."""
@@ -253,6 +250,11 @@ class InternalAnswerError(MainspringError):
     """The fleet answered something else than was asked: a fault of ours."""
 
     code = "bad_answer"
+
+
+def too_many_bytes(size: int, param: str | None = None) -> TooLargeError:
+    message = f"{size:,} bytes of tokens, one request holds {SUBMIT_BYTES:,}"
+    return TooLargeError(message, limit=SUBMIT_BYTES, actual=size, param=param)
 
 
 def read_call(call: ScoreCall) -> ReadSpan:

@@ -1,7 +1,7 @@
 """What crosses between routes and `Gateway`: plain records, no HTTP."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ from msgspec import Struct
 from mainspring.text.question import Question
 from mainspring.text.span import Json, Note, Span
 from mainspring.text.view import View
+from mainspring.wire import messages as m
 
 Overflow = Literal["refuse", "cut"]
 Floats = npt.NDArray[np.float64]
@@ -98,3 +99,16 @@ class Scored(Struct, frozen=True, kw_only=True):
     stages: Stages
     format: str = ""
     view: View | None = None
+
+
+class Fleet(Protocol):
+    """What is needed of `FleetClient`."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    async def score(self, submit: m.Submit, accepted: Callable[[float], None] | None = None) -> m.Result: ...
+
+    async def status(self, passes: int = 0) -> m.Status: ...
+
+    async def bundle(self, name: str) -> bytes: ...
