@@ -130,3 +130,34 @@ class Stub:
 
     def close(self, _close: Close, _message: str = "") -> None:
         self.closed = True
+
+
+def test_a_fault_while_writing_to_one_link_is_no_other_s(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went to whoever's turn it was: that one was closed, and what others had to hear lay there."""
+    node, one, other = Node(fleet, "ant"), Client(fleet, "one"), Client(fleet, "other")
+    fleet.run(0.5)
+    [sick] = [peer for peer in fleet.shell.book.peers if peer.name == "one"]
+    streams = [client.open(submit(seed=n)) for n, client in enumerate((one, other))]
+    fleet.run(0.002)
+    assert len(fleet.shell.clients.open) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(sick.connection, "write", broken)
+        fleet.run(1.0)
+    other.result(streams[1])
+    assert (node.closed, other.closed) == (None, None)
+    assert one.closed is not None
+    assert one.closed.close is Close.INTERNAL
+    assert sick.closed
+    assert fleet.shell.tally.counts.pop("faults") == 1
+    fleet.empty()
+
+
+def test_a_fault_in_what_was_put_off_leaves_the_rest_to_be_done(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, client = Node(fleet, "ant"), Client(fleet)
+    fleet.run(0.5)
+    stream = client.open(submit())
+    monkeypatch.setattr(fleet.shell.payloads, "release", broken)
+    fleet.run(1.0)
+    client.result(stream)
+    assert (node.closed, client.closed) == (None, None)
+    assert fleet.shell.tally.counts["faults"] == 1
