@@ -486,7 +486,7 @@ class Fleet:
         shell = self.shell
         assert not shell.clients.open
         assert len(shell.payloads) == len(shell.answers) == shell.payloads.held_bytes == 0
-        assert not (shell.payloads._owned or shell.payloads._seen or shell.payloads._views), "nor of a client's share"
+        assert not [*shell.payloads._owned, *shell.payloads._seen, *shell.payloads._views], "nor of a client's share"
         for budget in (shell.book.unfinished, shell.book.backlog):
             assert {*budget._noted} <= shell.book.peers, "nor of a link that is gone"
             assert budget.noted_bytes == sum(budget._noted.values())
