@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from mainspring.core import events as ev
+from mainspring.core.cost import Cost
 from mainspring.fleet import clients
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
@@ -161,3 +164,43 @@ def test_a_fault_in_what_was_put_off_leaves_the_rest_to_be_done(fleet: Fleet, mo
     client.result(stream)
     assert (node.closed, client.closed) == (None, None)
     assert fleet.shell.tally.counts["faults"] == 1
+
+
+class Excuse(Node):
+    """Says that it was nobody's fault, and answers the rest of a pass with NaN."""
+
+    reason: m.FailReason = "late"
+
+    def _answer(self, work: m.Work, took: float) -> m.Done | m.Failed:
+        if len(work.parts) == 1:
+            return super()._answer(work, took)
+        labels = sum(part.labels for part in work.parts[1:])
+        logits = np.full(labels, np.nan, "<f4").tobytes()
+        return m.Failed(fence=work.fence, reason=self.reason, failed=(0,), logits=logits, measured_s=took)
+
+
+@pytest.mark.parametrize("reason", ["late", "view_missing", "draining"])
+def test_nan_beside_an_excuse_is_not_excused(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, reason: m.FailReason
+) -> None:
+    node, client = Excuse(fleet, "ant", cost=Cost(0.2, 1e-5, 1e-5)), Client(fleet)
+    node.reason = reason
+    Node(fleet, "bee", cost=Cost(0.2, 1e-5, 1e-5))
+    fleet.run(0.5)
+    told: list[ev.WorkFailed] = []
+    real = fleet.shell.tell
+
+    def tell(event: ev.Event) -> None:
+        told.extend([event] if isinstance(event, ev.WorkFailed) else [])
+        real(event)
+
+    monkeypatch.setattr(fleet.shell, "tell", tell)
+    streams = [client.open(submit(seed=n, slo="batch")) for n in range(8)]
+    fleet.run(20.0)
+    for stream in streams:
+        client.result(stream)
+    assert told
+    for each in told:
+        assert len(each.failed) > 1
+        assert (each.late, each.view_missing) == (False, False)
+    fleet.empty()
