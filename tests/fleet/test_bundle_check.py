@@ -1,5 +1,7 @@
 """The check of a bundle as it is: another process, which unpacks, is confined, and is ended with whoever started it."""
 
+import asyncio
+import hashlib
 import signal
 import subprocess
 import sys
@@ -10,10 +12,14 @@ from pathlib import Path
 import pytest
 
 from mainspring.fleet.bundle_check import CHECK_S, Unpacking, by_unpacking
+from mainspring.fleet.bundles import MAX_BYTES, BundleCache
+from mainspring.fleet.config import read_config
 from mainspring.fleet.errors import BundleError
 from mainspring.fleet.offloop import attempt
+from mainspring.fleet.serve import Serving
 from mainspring.text.bundle import Bundle
 from mainspring.text.identify import CPU_S
+from mainspring.wire.pki_files import PkiFolder
 from support.tiny_tokenizer import write_tiny_tokenizer
 
 
@@ -96,3 +102,40 @@ def test_an_orphan_s_time_is_bounded() -> None:
     done = subprocess.run((sys.executable, "-c", script), capture_output=True, check=False, timeout=60)  # noqa: S603
     assert -done.returncode in (signal.SIGKILL, signal.SIGXCPU)
     assert CPU_S <= CHECK_S
+
+
+def test_a_router_that_ends_ends_its_checks(tmp_path: Path) -> None:
+    pki = PkiFolder.create(tmp_path / "pki", "fleet", time.time())
+    folder = pki.issue("router", "hill", time.time())
+    config = read_config(
+        None, router__listen="127.0.0.1:0", router__state=str(tmp_path / "state"), tls__folder=str(folder),
+        router__transports=["tcp"],
+    )  # fmt: skip
+
+    async def scene() -> None:
+        serving = Serving(config)
+        bundles = serving.shell.bundles
+        bundles._unpacking.command = (sys.executable, "-c", "import time; time.sleep(60)")
+        run = asyncio.create_task(serving.run())
+        await serving.ready.wait()
+        outcomes: list[object] = []
+        serving.shell.off_loop.run(
+            lambda: bundles.admit("a", b"x", size=1, sha256=hashlib.sha256(b"x").hexdigest()),
+            lambda outcome, _now_s: outcomes.append(outcome), 0.0,
+        )  # fmt: skip
+        while not bundles._unpacking._running:
+            await asyncio.sleep(0.01)
+        serving.stop()
+        await run
+        while not outcomes:
+            await asyncio.sleep(0.01)
+        assert isinstance(outcomes[0], OSError)
+
+    asyncio.run(asyncio.wait_for(scene(), 30.0))
+
+
+def test_a_file_larger_than_a_bundle_can_be_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with (tmp_path / "a.bundle").open("wb") as file:
+        file.truncate(MAX_BYTES + 33)
+    assert BundleCache(tmp_path).load("a") is None
+    assert "too large" in caplog.text

@@ -114,6 +114,7 @@ def test_a_node_that_leaves_while_its_bundle_is_judged_harms_nobody() -> None:
         fleet.run(0.1)
     assert [each.name for each in status_of(fleet).nodes] == ["stays"]
     assert stays.closed is None
+    assert stays.fetched == 0, "what came is judged, whoever brought it"
     assert len(fleet.shell.fetches) == 0
 
 
@@ -136,6 +137,9 @@ def test_a_bundle_that_never_comes_ends_the_link_and_the_next_is_asked() -> None
     mute, ant = Node(fleet, "mute"), None
     mute.gives_bundles = False
     fleet.run(0.1)
+    fleet.shell._deadlines, links = [], fleet.shell._deadlines
+    assert FETCH_S < fleet.shell.next_deadline() < FETCH_S + 0.1, "whether or not a link is heard of before"
+    fleet.shell._deadlines = links
     ant = Node(fleet, "ant")
     fleet.run(FETCH_S - 1.0)
     assert mute.closed is None

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
+import pytest
+
 from mainspring.fleet.clients import MAX_SENDING
 from mainspring.fleet.driver import Driver
+from mainspring.fleet.links import Peer
 from mainspring.fleet.offloop import attempt
 from mainspring.wire import messages as m
 from mainspring.wire.link import Received
@@ -97,3 +100,28 @@ def test_who_is_sent_away_in_the_middle_of_its_bundle_makes_room_for_one_other()
     assert sum(node.fetched for node in others) == 1
     assert [node.closed for node in others] == [None, None]
     assert {peer.awaited for peer in fleet.shell.book.peers} == {0}
+
+
+def test_a_fault_of_one_who_waits_is_not_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet()
+    held: list[Callable[[], None]] = []
+    fleet.shell.off_loop.blocking = lambda work, done: held.append(lambda: done(attempt(work), fleet.world.now_s))
+    for name in ("ant", "bee"):
+        Node(fleet, name)
+    fleet.run(0.2)
+    real = fleet.shell.nodes.offers._join
+
+    def join(peer: Peer, now_s: float) -> None:
+        if peer.name == "ant":
+            raise RuntimeError("planted")
+        real(peer, now_s)
+
+    monkeypatch.setattr(fleet.shell.nodes.offers, "_join", join)
+    while held:
+        held.pop(0)()
+        fleet.run(0.2)
+    client = Client(fleet)
+    fleet.run(0.2)
+    assert [each.name for each in client.status().nodes if each.state == "ready"] == ["bee"]
+    assert fleet.shell.tally.counts["faults"] == 1
+    assert len(fleet.shell.fetches) == 0

@@ -66,6 +66,26 @@ def test_when_an_earlier_pass_does_not_leave_what_it_promised() -> None:
     assert rig.engine.store.held == 0
 
 
+def test_what_is_half_scanned_beside_one_that_went_goes_on() -> None:
+    rig = NodeRig(null_backend((0.2, 0.0, 0.0))).join()
+    real, first = rig.engine.backend.score_pass, [True]
+
+    def poisoned(work):
+        result = real(work)
+        bad = result.logits * np.float32("nan") if first and first.pop() else result.logits
+        return type(result)(bad, result.states, result.seconds)
+
+    rig.engine.backend.score_pass = poisoned
+    rig.send(part("a", view=A, view_key="v"))
+    waiting = rig.send(lacking("b", "v"), part("c", view=B), part("q", view=range(1, 41), branches=(), more=True))
+    rig.run(2.0)
+    assert (rig.failed(waiting).reason, rig.failed(waiting).failed) == ("view_missing", (0,))
+    rest = rig.send(part("q", view=range(41, 51), view_from=40))
+    rig.run(2.0)
+    assert np.array_equal(logits(rig.done(rest)), expected(A, ((5, 6), (7,))))
+    assert rig.engine.store.held == 0
+
+
 def test_what_is_poisoned_is_distrusted_by_its_own_key_beside_one_that_went() -> None:
     rig = NodeRig(null_backend((0.2, 0.0, 0.0))).join()
     real = rig.engine.backend.score_pass
