@@ -16,6 +16,7 @@ COMMANDS = {
     "evaluate": "mainspring.cli.evaluate:evaluate",
     "train": "mainspring.cli.train:train",
     "simulate": "mainspring.cli.simulate:command",
+    "doctor": "mainspring.cli.doctor:doctor",
     "node": "mainspring.cli.node:node",
     "pki": "mainspring.cli.pki:command",
     "router": "mainspring.cli.router:command",
@@ -32,6 +33,7 @@ def main() -> None:
     mainspring score chat.json -b "the assistant made up a URL" --model DIR
     mainspring explain chat.json --model DIR      what the model gets to read
     mainspring simulate compare --quick           the router beside other schedulers, in virtual time
+    mainspring doctor                             which device would be used, and why
     mainspring pki init                           certificates for a fleet of your own
 
     \b

@@ -41,7 +41,7 @@ class CudaBackend:
 
     @classmethod
     def open(cls, path: Path) -> "CudaBackend":
-        """bf16 on the current CUDA device. CheckpointError for the folder, DeviceError where there is no such device."""
+        """bf16 on the current CUDA device. CheckpointError for the folder, DeviceError where there is no device."""
         device = describe().require()
         try:
             return cls(load_hybrid(path, dtype=torch.bfloat16, device=device))
@@ -56,9 +56,7 @@ class CudaBackend:
     def score_pass(self, work: PackedPass) -> PassResult:
         started = time.perf_counter()
         views = np.split(work.view_tokens, np.cumsum(work.view_lengths)[:-1]) if len(work.view_lengths) else []
-        states = [
-            self._states[handle] if handle != NO_STATE else None for handle in work.view_states.tolist()
-        ]
+        states = [self._states[handle] if handle != NO_STATE else None for handle in work.view_states.tolist()]
         try:
             logits = self._run(work, views, states)
         except torch.OutOfMemoryError as error:
@@ -149,8 +147,8 @@ def _jobs(work: PackedPass, views: list[IntArray], states: list[CudaState | None
                 views, states, work.branch_tokens[before : int(rows[end - 1]) if end else 0],
                 work.branch_lengths[first:end], work.branch_views[first:end],
                 work.label_ids[asked], work.label_counts[first:end],
-            )  # fmt: skip
-        )
+            )
+        )  # fmt: skip
         if end == len(rows):
             break
         first = end

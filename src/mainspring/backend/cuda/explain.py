@@ -54,7 +54,7 @@ def describe() -> Description:
         lines.append(f"kernels: triton {triton.__version__}; matrix products: cuBLAS")
     except ImportError:
         problem = "the triton package is missing; torch's CUDA wheels for Linux bring it"
-    lines.append("numbers: bf16 weights and activations, fp32 norms, gates, states and sums" if problem is None else problem)
+    lines.append(problem or "numbers: bf16 weights and activations, fp32 norms, gates, states and sums")
     return Description(properties.name, tuple(lines), problem)
 
 

@@ -1,8 +1,8 @@
 """Runs one forward: small passes as recorded graphs, one a bucket of shapes, others launch by launch.
 
-Three hundred launches take the host 5 ms or more; a small pass takes the device one. A graph has its own tables, scratch
-and answer at fixed addresses; a replay is one copy up, one launch, one copy down. Graphs share one memory pool, so their
-activations lie on each other. At most `MOST_GRAPHS` are kept, the least used goes.
+Three hundred launches take the host 5 ms or more; a small pass takes the device one. A graph has its own tables,
+scratch and answer at fixed addresses; a replay is one copy up, one launch, one copy down. Graphs share one memory pool,
+so their activations lie on each other. At most `MOST_GRAPHS` are kept, the least used goes.
 """
 
 from collections import OrderedDict
@@ -89,13 +89,13 @@ class Runner:
     def _replay(self, job: Job, shape: Shape) -> FloatArray:
         recorded = self._recorded.get(shape)
         if recorded is None:
-            recorded = self._record(job, shape)
+            recorded = self._record(shape)
         self._recorded.move_to_end(shape)
         recorded.buffers.upload(job)
         recorded.graph.replay()
         return recorded.buffers.download(recorded.logits, len(job.label_ids))
 
-    def _record(self, job: Job, shape: Shape) -> Recorded:
+    def _record(self, shape: Shape) -> Recorded:
         """Kernels are compiled by a run on padding alone, which moves no state; then the same is recorded."""
         while len(self._recorded) >= MOST_GRAPHS:
             self._recorded.popitem(last=False)

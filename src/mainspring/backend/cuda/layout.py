@@ -80,7 +80,7 @@ class Shape(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Addresses of what forgotten views use, layer after layer: K/V rows and recurrent states, and bytes of one each."""
+    """Addresses of what forgotten views use, layer after layer: K/V rows, recurrent states; bytes of one each."""
 
     kv: int
     kv_row: int
@@ -141,7 +141,8 @@ def fields(shape: Shape, grid: Grid) -> list[tuple[str, tuple[int, ...], int]]:
         ("tokens", (s.rows,)), ("positions", (s.rows,)), ("owners", (s.rows,)), ("places", (s.rows,)),
         ("taps", (s.rows, memory)), ("tails", (s.views, memory)), ("chunks", (s.chunks, 2)), ("spans", (s.views, 3)),
         ("view_items", (s.view_items, tiles.ITEM)), ("fork_spans", (s.branches, 2)), ("parents", (s.branches,)),
-        ("first", (s.branch_rows,)), ("last", (s.branch_rows,)), ("items", (s.items, tiles.ITEM)), ("tiles", (s.tiles, 4)),
+        ("first", (s.branch_rows,)), ("last", (s.branch_rows,)), ("items", (s.items, tiles.ITEM)),
+        ("tiles", (s.tiles, 4)),
         ("last_first", (s.branches,)), ("last_last", (s.branches,)), ("last_rows", (s.branches,)),
         ("last_items", (s.last_items, tiles.ITEM)), ("last_tiles", (s.last_tiles, 4)),
         ("label_rows", (s.labels,)), ("label_ids", (s.labels,)),
@@ -159,7 +160,8 @@ def write(buffer: NDArray[np.uint8], job: Job, shape: Shape, grid: Grid, scratch
     at = 0
     for name, size, element in fields(shape, grid):
         end = at + math.prod(size) * element
-        tables[name] = buffer[at:end].view(np.int64 if element == 8 else np.int32).reshape(size)
+        typed: Table = buffer[at:end].view(np.int64) if element == 8 else buffer[at:end].view(np.int32)
+        tables[name] = typed.reshape(size)
         at = end
     buffer.fill(0)
     lengths, past, queries = job.view_lengths, job.past_lengths, job.branch_lengths
@@ -176,7 +178,9 @@ def write(buffer: NDArray[np.uint8], job: Job, shape: Shape, grid: Grid, scratch
     _write_questions(tables, job, past + lengths, first, shape, grid)
 
 
-def _write_addresses(tables: Mapping[str, Table], job: Job, lengths: IntArray, past: IntArray, scratch: Scratch) -> None:
+def _write_addresses(
+    tables: Mapping[str, Table], job: Job, lengths: IntArray, past: IntArray, scratch: Scratch
+) -> None:
     """Where each view's state comes from and goes to; a stride of 0 uses the same scratch at every layer."""
     row = 0
     for n, (state, length) in enumerate(zip(job.states, lengths.tolist(), strict=True)):

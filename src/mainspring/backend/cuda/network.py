@@ -8,13 +8,13 @@ and sums in fp32.
 
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mainspring.backend.cuda.layout import Grid, Shape, fields
-from mainspring.model.config import HybridConfig
 from mainspring.model.hybrid import Block, GatedAttention, GatedDeltaNet, Hybrid
 from mainspring.ops.attention import triton as attention
 from mainspring.ops.attention_inputs import triton as attention_inputs
@@ -75,7 +75,7 @@ class Network:
         c = self.config = model.config
         self.embed, self.head = model.embed.weight, model.head.weight
         self.norm = model.norm.weight
-        self.layers = [_layer(block) for block in model.blocks]
+        self.layers = [_layer(cast(Block, block)) for block in model.blocks]
         self.heads = Heads(c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim)
         self.view_tiling = attention.view_tiling(c.head_dim)
         self.branch_tiling = attention.branch_tiling(c.head_dim)
@@ -122,9 +122,7 @@ class Network:
         n = shape.view_rows
         if n:
             rows = (part[:n] for part in (q, k, v, beta, g, o))
-            gated_delta.scan(
-                *rows, chunks=t.chunks, spans=t.spans, sources=t.sources, targets=t.targets, layer=number
-            )
+            gated_delta.scan(*rows, chunks=t.chunks, spans=t.spans, sources=t.sources, targets=t.targets, layer=number)
         if shape.branches:
             rows = (part[n:] for part in (q, k, v, beta, g, o))
             gated_delta.fork(
@@ -181,13 +179,12 @@ def _layer(block: Block) -> Layer:
         made: Delta | Attention = Delta(
             mixer.in_proj.weight, mixer.conv, mixer.A_log, mixer.dt_bias, mixer.norm, mixer.out_proj.weight
         )
-    else:
-        assert isinstance(mixer, GatedAttention)
+    elif isinstance(mixer, GatedAttention):
         q, kv = mixer.q_proj.weight, mixer.kv_proj.weight
-        made = Attention(
-            torch.cat([q, kv]), len(q), mixer.q_norm.weight, mixer.k_norm.weight, mixer.o_proj.weight
-        )
+        made = Attention(torch.cat([q, kv]), len(q), mixer.q_norm.weight, mixer.k_norm.weight, mixer.o_proj.weight)
         del mixer.q_proj, mixer.kv_proj
+    else:
+        raise TypeError(f"no layer is made of {type(mixer).__name__}")
     return Layer(
         block.mixer_norm.weight, made, block.mlp_norm.weight, block.mlp.gate_up_proj.weight, block.mlp.down_proj.weight
     )

@@ -1,14 +1,15 @@
 """Online softmax over blocks of keys, read where they lie: views causally, branches against their view and themselves.
 
 The q-heads of a kv-head are rows of one tile, so a key is read once a group. Nothing the size of a mask or a score
-matrix is in memory: what a row sees follows from its numbers in `tiles`. A branch tile whose view is long is worked on by
-several programs; `_join` adds their parts in the order of the keys. The output gate is applied on the way out.
+matrix is in memory: what a row sees follows from its numbers in `tiles`. A branch tile whose view is long is worked on
+by several programs; `_join` adds their parts in the order of the keys. The output gate is applied on the way out.
 
 Roofline: 4 D operations a visible pair and q-head, on tensor cores; exponentials are the other limit.
 """
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +48,8 @@ def branch_tiling(D: int) -> Tiling:
 
 @triton.jit
 def _step(
-    Q, acc, m, top, base, j, seen, kh, scale, G: tl.constexpr, D: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr
+    Q, acc, m, top, base, j, seen, kh, scale,
+    G: tl.constexpr, D: tl.constexpr, MASKED: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """One block of keys `j`; `seen` [rows, keys] where MASKED."""
     d = tl.arange(0, D)
@@ -172,9 +174,10 @@ def attend(
     gate: Tensor | None = None,
     layer: int = 0,
 ) -> None:
-    """q and out [Q, Hq, D]; `items` int32 (`tiles`); `stores` [V, 2] int64: the address of rows [n, 2, G, D] in q's type
-    and the bytes to the next layer's. Views: `last` [Q] is each row's position. Branches: rows first[i]..last[i] of
-    `own` [m, 2, G, D] are row i's own keys, `table` the tiles. `gate` [Q, Hq, 2 D]: its second half gates."""
+    """q and out [Q, Hq, D]; `items` int32 (`tiles`); `stores` [V, 2] int64: the address of rows [n, 2, G, D] in q's
+    type and the bytes to the next layer's. Views: `last` [Q] is each row's position. Branches: rows
+    first[i]..last[i] of `own` [m, 2, G, D] are row i's own keys, `table` the tiles. `gate` [Q, Hq, 2 D]: its second
+    half gates."""
     Hq, D = q.shape[1:]
     causal = table is None
     shape = {"G": groups, "RATIO": Hq // groups, "D": D, "ROWS": tiling.rows, "GATED": gate is not None}
@@ -185,7 +188,8 @@ def attend(
         parts = q.new_empty(len(items) * groups * tiling.rows, D, dtype=torch.float32)
         sums = parts.new_empty(len(parts))
     _attend[(len(items), groups)](
-        q, gated, gated.stride(0), items, first, last, stores, layer, own, out, parts, sums, D**-0.5 * math.log2(math.e),
+        q, gated, gated.stride(0), items, first, last, stores, layer, own, out, parts, sums,
+        D**-0.5 * math.log2(math.e),
         KEYS=tiling.keys, CAUSAL=causal, EXACT=EXACT, num_warps=tiling.warps, num_stages=tiling.stages, **shape,
     )  # fmt: skip
     if table is not None:
@@ -202,13 +206,13 @@ def attention(
     past: Sequence[tuple[Tensor, Tensor]],
     select: Tensor | None = None,
 ) -> Tensor:
-    """As the reference; D a power of two from 16 to 256. Sequences in the order of their parents, as in a pass; the past
-    is copied into rows of key and value, as states keep them."""
+    """As the reference; D a power of two from 16 to 256. Sequences in the order of their parents, as in a pass; the
+    past is copied into rows of key and value, as states keep them."""
     G, D = k.shape[1:]
     ratio, device = q.shape[1] // G, q.device
     if D not in (16, 32, 64, 128, 256):
         raise ValueError(f"head_dim {D}: known are 16, 32, 64, 128, 256")
-    if any(a > b for a, b in zip(parents, parents[1:], strict=False)):
+    if any(a > b for a, b in pairwise(parents)):
         raise ValueError("sequences must come in the order of their parents")
     tiling = branch_tiling(D)
     kept = [torch.stack([x.transpose(0, 1) for x in pair], dim=1).contiguous() for pair in past]
@@ -221,9 +225,7 @@ def attention(
     owner = np.repeat(np.asarray(parents) + 1, long)[chosen]
     queries = np.bincount(owner, minlength=len(past) + 1)
     keys = [0, *(len(rows) for rows in kept)]
-    items, table = tiles.branch_items(
-        queries, keys, first, last, rows=tiling.query_rows(ratio), block=tiling.keys
-    )
+    items, table = tiles.branch_items(queries, keys, first, last, rows=tiling.query_rows(ratio), block=tiling.keys)
     out = torch.empty_like(q)
     if len(items):
         attend(

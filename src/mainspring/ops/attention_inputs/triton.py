@@ -14,7 +14,7 @@ BLOCK_ROWS = 16
 
 @triton.jit
 def _normed(at, stride, weight, cos, sin, rows, live, eps, D: tl.constexpr, HALF: tl.constexpr):
-    """[rows, D] fp32: the head at `at`, normed and rotated. The partner of a rotated dim is loaded again, from cache."""
+    """[rows, D] fp32: the head at `at`, normed and rotated; a rotated dim's partner is loaded again, from cache."""
     d = tl.arange(0, D)
     rotated = d < 2 * HALF
     partner = tl.where(rotated, tl.where(d < HALF, d + HALF, d - HALF), d)

@@ -1,10 +1,11 @@
 """One launch: convolution, SiLU, norms, gates and the views' last rows, a block of rows and a head a program.
 
 Every row names its K-1 predecessors by code (`ragged`), so views, continued views and branches that go on from rows of
-their view take one path; the predecessors' rows come from the cache. Bound by bytes: each channel is read and written once.
+their view take one path; the predecessors' rows come from the cache. Bound by bytes: each channel is read and written
+once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 import triton
@@ -78,7 +79,9 @@ def _kernel(
     if head < 2 * HK:
         y = y * tl.rsqrt(tl.sum(y * y, 1) + 1e-6)[:, None]
         if head < HK:
-            tl.store(q + (wide * HK + head)[:, None] * D + d[None, :], (y * D**-0.5).to(q.dtype.element_ty), live[:, None])
+            tl.store(
+                q + (wide * HK + head)[:, None] * D + d[None, :], (y * D**-0.5).to(q.dtype.element_ty), live[:, None]
+            )
         else:
             at = (wide * HK + (head - HK))[:, None] * D + d[None, :]
             tl.store(k + at, y.to(k.dtype.element_ty), live[:, None])
@@ -135,11 +138,15 @@ def delta_inputs(
             if parent >= 0:
                 before[n] = ragged.history_codes(parent, memory)
     kept = projected.new_empty(N if keep else 0, memory, heads.channels)
+
+    def addresses(rows: Iterable[Tensor]) -> Tensor:
+        return torch.tensor([x.data_ptr() for x in rows], dtype=torch.long, device=device)
+
     outputs = launch(
         projected, weight, A_log, dt_bias, heads=heads,
         taps=torch.from_numpy(ragged.tap_table(lengths, before)).to(device),
         tails=torch.from_numpy(ragged.tail_table(lengths, before)[: len(kept)].copy()).to(device),
-        history=torch.tensor([] if history is None else [x.data_ptr() for x in history], dtype=torch.long, device=device),
-        tail_to=torch.tensor([x.data_ptr() for x in kept], dtype=torch.long, device=device),
+        history=addresses([] if history is None else history),
+        tail_to=addresses(kept),
     )  # fmt: skip
     return (*outputs, kept if keep else None)

@@ -2,19 +2,21 @@
 
 With c = cumsum(g) inside a chunk, D_ij = exp(c_i - c_j) for i >= j and T = (I + strict_tril(diag(beta) K K^T * D))^-1:
 
-    prepare (a chunk and v-head a program)   U = T diag(beta) V;  W = T diag(beta e^c) K;  P = tril(Q K^T * D)
-    walk (a view, v-head and slice of dv)    V' = U - W S;  o = e^c (Q S) + P V';  S <- e^{c_last} S + K^T (e^{c_last - c} V')
-    fork (a branch and v-head)               all of it in registers, from the parent's state, which is only read
+    prepare  a chunk and v-head a program:  U = T diag(beta) V;  W = T diag(beta e^c) K;  P = tril(Q K^T * D)
+    walk     a view, v-head, slice of dv:   V' = U - W S;  o = e^c (Q S) + P V'
+                                            S <- e^{c_last} S + K^T (e^{c_last - c} V')
+    fork     a branch and v-head:           all of it in registers, from the parent's state, which is only read
 
-The state stays in registers for a whole view: no chunk's state goes through memory. Slices of dv are independent, so how
-many there are changes the schedule, not the numbers, and nothing depends on what else is in the pass. T is exact: 16-row
-blocks by substitution, then two levels of the block formula X <- X - X L X, whose terms are products of inverses already
-found (a series loses all digits on repeated keys).
+The state stays in registers for a whole view: no chunk's state goes through memory. Slices of dv are independent, so
+how many there are changes the schedule, not the numbers, and nothing depends on what else is in the pass. T is exact:
+16-row blocks by substitution, then two levels of the block formula X <- X - X L X, whose terms are products of inverses
+already found (a series loses all digits on repeated keys).
 
 Roofline a chunk and v-head of d = 128, bf16: prepare reads 48 KB and writes 40, walk reads 72 and writes 16; 13 MFLOP.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import triton
@@ -183,6 +185,16 @@ EXACT, SOLVE = "tf32x3", "tf32x3"
 """Precision of fp32 products: within a chunk and of T with V and K. bf16 operands are as they are."""
 
 
+class Launch(NamedTuple):
+    """How the compiler lays a kernel out."""
+
+    warps: int
+    stages: int
+
+
+PREPARE, WALK, FORK = Launch(4, 1), Launch(4, 2), Launch(4, 1)
+
+
 def scan(
     q: Tensor,
     k: Tensor,
@@ -200,9 +212,9 @@ def scan(
 ) -> None:
     """Views: writes o [T, Hv, dv] and final states. Two launches.
 
-    chunks [C, 2] and spans [V, 3] (first row, rows, first chunk) int32; sources and targets [V, 2] int64: the address of
-    a state [Hv, dk, dv] fp32 (0: none) and the bytes from one layer's to the next, `layer` of them further on. A source
-    may be its own target. `slices` of dv a view; None: as many as fill the device.
+    chunks [C, 2] and spans [V, 3] (first row, rows, first chunk) int32; sources and targets [V, 2] int64: the address
+    of a state [Hv, dk, dv] fp32 (0: none) and the bytes from one layer's to the next, `layer` of them further on. A
+    source may be its own target. `slices` of dv a view; None: as many as fill the device.
     """
     Hk, dk = k.shape[1:]
     T, Hv, dv = v.shape
@@ -211,12 +223,12 @@ def scan(
     C = torch.empty_like(g)
     _prepare[(len(chunks), Hv)](
         q, k, v, beta, g, chunks, W, U, P, C,
-        HK=Hk, HV=Hv, D=dk, DV=dv, EXACT=EXACT, SOLVE=SOLVE, num_warps=4,
+        HK=Hk, HV=Hv, D=dk, DV=dv, EXACT=EXACT, SOLVE=SOLVE, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
     )  # fmt: skip
     slices = slices or _slices(len(spans) * Hv, dv)
     _walk[(slices, Hv, len(spans))](
         q, k, W, U, P, C, spans, sources, targets, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT, num_warps=4, num_stages=2,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT, num_warps=WALK.warps, num_stages=WALK.stages,
     )  # fmt: skip
 
 
@@ -241,7 +253,8 @@ def fork(
     BV = min(dv, 64) if long else dv
     _fork[(len(spans), Hv, dv // BV)](
         q, k, v, beta, g, spans, parents, states, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, LONG=long, EXACT=EXACT, SOLVE=SOLVE, num_warps=4, num_stages=1,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, LONG=long, EXACT=EXACT, SOLVE=SOLVE,
+        num_warps=FORK.warps, num_stages=FORK.stages,
     )  # fmt: skip
 
 

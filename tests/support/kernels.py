@@ -1,0 +1,42 @@
+"""Triton kernels in tests: on the GPU where there is one, else through Triton's interpreter on the CPU (`conftest`).
+
+The interpreter's matrix product takes bf16 for the integers it keeps them as; here it is given their values.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+DEVICE = "cpu" if os.environ["TRITON_INTERPRET"] == "1" else "cuda"
+pytest.importorskip("triton")
+
+if DEVICE == "cpu":
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    def _values(handle: Any) -> np.ndarray:
+        if handle.dtype.scalar == tl.bfloat16:
+            return (handle.data.astype(np.uint32) << 16).view(np.float32)
+        return handle.data
+
+    def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
+        return TensorHandle(np.matmul(_values(a), _values(b), dtype=d.data.dtype) + d.data, d.dtype.scalar)
+
+    InterpreterBuilder.create_dot = _dot
+
+ACCURATE = 2e-6 if DEVICE == "cpu" else 2e-5
+"""Relative error allowed in fp32: sums in another order; on the device, products of three tf32 parts."""
+
+
+def error(got: torch.Tensor, wanted: torch.Tensor) -> float:
+    """|got - wanted| / |wanted|, infinite where a value is not finite (an output never written, say)."""
+    if not torch.isfinite(got.float()).all():
+        return float("inf")
+    return ((got.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-30)).item()
+
+
+def randn(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
