@@ -105,7 +105,7 @@ class Network:
             else:
                 y = self._attention(layer.mixer, x, rotary, t, shape, number, final)
             if final:
-                h = h[t.last_rows]
+                h = h.index_select(0, t.last_rows)
             h, x = add_rms_norm(h, y, layer.mlp_norm, eps)
             y = F.linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
         return label_logits(h if y is None else h + y, self.norm, self.head, t.label_rows, t.label_ids, eps)
@@ -130,7 +130,7 @@ class Network:
             )
         z = p[:, channels : channels + self.config.value_dim]
         if final:
-            o, z = o[t.last_rows], z[t.last_rows]
+            o, z = (part.index_select(0, t.last_rows) for part in (o, z))
         return F.linear(gated_rms_norm(o, z, w.norm, self.config.rms_norm_eps), w.out_proj)
 
     def _attention(
@@ -141,9 +141,9 @@ class Network:
         G, D, eps = c.num_key_value_heads, c.head_dim, c.rms_norm_eps
         cos, sin = rotary
         if final:
-            asked = F.linear(x[t.last_rows], w.in_proj[: w.queries])
+            asked = F.linear(x.index_select(0, t.last_rows), w.in_proj[: w.queries])
             kv = F.linear(x, w.in_proj[w.queries :])
-            q_cos, q_sin = cos[t.last_rows], sin[t.last_rows]
+            q_cos, q_sin = (part.index_select(0, t.last_rows) for part in rotary)
         else:
             p = F.linear(x, w.in_proj)
             asked, kv = p[:, : w.queries], p[:, w.queries :]

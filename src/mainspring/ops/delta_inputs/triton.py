@@ -19,12 +19,12 @@ BLOCK_ROWS = 32
 
 
 @triton.jit
-def _row(p, stride, code, history, offset, column, K: tl.constexpr, CH: tl.constexpr):
-    """[rows, d] fp32: the input rows that `code` [rows] names, at `column` [d]."""
+def _row(p, stride, code, inherits, history, offset, column, K: tl.constexpr, CH: tl.constexpr):
+    """[rows, d] fp32: the input rows that `code` [rows] names, at `column` [d]; `inherits` where any is of a history."""
     x = tl.load(p + code.to(tl.int64)[:, None] * stride + column[None, :], mask=(code >= 0)[:, None], other=0.0)
     x = x.to(tl.float32)
-    kept = code < -1
-    if tl.max(kept.to(tl.int32), 0) > 0:
+    if inherits:
+        kept = code < -1
         number = -2 - code
         address = tl.load(history + number // (K - 1), mask=kept, other=0) + offset
         base = address.to(tl.pointer_type(p.dtype.element_ty))
@@ -48,7 +48,7 @@ def _kernel(
             to = (address + offset).to(tl.pointer_type(p.dtype.element_ty))
             for j in tl.static_range(K - 1):
                 code = tl.load(tails + view * (K - 1) + j + tl.zeros([1], tl.int32))
-                x = _row(p, stride, code, history, offset, head * D + d, K, CH)
+                x = _row(p, stride, code, True, history, offset, head * D + d, K, CH)
                 at = to + j * CH + head * D + d[None, :]
                 tl.store(at, x.to(p.dtype.element_ty))
         return
@@ -71,9 +71,11 @@ def _kernel(
     column = head * D + d
     own = tl.load(p + wide[:, None] * stride + column[None, :], mask=live[:, None], other=0.0).to(tl.float32)
     y = own * tl.load(weight + column * K + (K - 1)).to(tl.float32)[None, :]
+    oldest = tl.load(taps + rows * (K - 1), mask=live, other=-1)  # if any tap is of a history, the oldest is
+    inherits = tl.min(oldest, 0) < -1
     for j in tl.static_range(K - 1):
         code = tl.load(taps + rows * (K - 1) + j, mask=live, other=-1)
-        x = _row(p, stride, code, history, offset, column, K, CH)
+        x = _row(p, stride, code, inherits, history, offset, column, K, CH)
         y += x * tl.load(weight + column * K + j).to(tl.float32)[None, :]
     y = y * tl.sigmoid(y)
     if head < 2 * HK:

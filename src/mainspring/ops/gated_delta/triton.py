@@ -48,31 +48,42 @@ def _inverse(A, PRECISION: tl.constexpr):
     full = tl.reshape(full, (CHUNK, CHUNK))
     t = tl.arange(0, CHUNK)
     for level in tl.static_range(2):
-        size: tl.constexpr = BLOCK * 2**level
-        row, col = t[:, None] // size, t[None, :] // size
+        row, col = t[:, None] // (BLOCK * 2**level), t[None, :] // (BLOCK * 2**level)
         L = tl.where((row == col + 1) & (row % 2 == 1), A, 0.0)
         full -= tl.dot(full, tl.dot(L, full, input_precision=PRECISION), input_precision=PRECISION)
     return full
 
 
 @triton.jit
-def _within(q, k, beta, g, first, count, h, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr):
-    """Of a chunk and v-head, what no earlier chunk changes: (Q, K [64, D], beta, c [64], T, P [64, 64] fp32)."""
+def _keys(x, first, count, h, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr):
+    """A chunk's rows of q or k [64, D] for v-head h; zero past its end. Loaded again rather than held in registers."""
     i, d = tl.arange(0, CHUNK), tl.arange(0, D)
+    at = ((first + i).to(tl.int64) * HK + h // (HV // HK))[:, None] * D + d[None, :]
+    return tl.load(x + at, mask=(i < count)[:, None], other=0.0)
+
+
+@triton.jit
+def _solved(k, beta, g, first, count, h, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr):
+    """(beta, c [64], T [64, 64] fp32) of a chunk and v-head."""
+    i = tl.arange(0, CHUNK)
     live = i < count
-    row = (first + i).to(tl.int64)
-    at = (row * HK + h // (HV // HK))[:, None] * D + d[None, :]
-    Q = tl.load(q + at, mask=live[:, None], other=0.0)
-    K = tl.load(k + at, mask=live[:, None], other=0.0)
-    b = tl.load(beta + row * HV + h, mask=live, other=0.0)
-    c = tl.cumsum(tl.load(g + row * HV + h, mask=live, other=0.0), 0)
-    gap = c[:, None] - c[None, :]
+    at = (first + i).to(tl.int64) * HV + h
+    b = tl.load(beta + at, mask=live, other=0.0)
+    c = tl.cumsum(tl.load(g + at, mask=live, other=0.0), 0)
+    below = i[:, None] > i[None, :]
+    decay = tl.exp(tl.where(below, c[:, None] - c[None, :], 0.0))
+    K = _keys(k, first, count, h, HK, HV, D)
+    A = tl.where(below, tl.dot(K, tl.trans(K), input_precision=EXACT) * decay * b[:, None], 0.0)
+    return b, c, _inverse(A, EXACT)
+
+
+@triton.jit
+def _seen(Q, K, c, EXACT: tl.constexpr):
+    """P [64, 64] fp32: how much of row j's new value row i reads within the chunk."""
+    i = tl.arange(0, CHUNK)
     lower = i[:, None] >= i[None, :]
-    decay = tl.exp(tl.where(lower, gap, 0.0))
-    KT = tl.trans(K)
-    A = tl.where(i[:, None] > i[None, :], tl.dot(K, KT, input_precision=EXACT) * decay * b[:, None], 0.0)
-    P = tl.where(lower, tl.dot(Q, KT, input_precision=EXACT) * decay, 0.0)
-    return Q, K, b, c, _inverse(A, EXACT), P
+    decay = tl.exp(tl.where(lower, c[:, None] - c[None, :], 0.0))
+    return tl.where(lower, tl.dot(Q, tl.trans(K), input_precision=EXACT) * decay, 0.0)
 
 
 @triton.jit
@@ -86,16 +97,18 @@ def _prepare(
         return
     i, d, e = tl.arange(0, CHUNK), tl.arange(0, D), tl.arange(0, DV)
     live = i < count
-    row = (first + i).to(tl.int64)
-    _, K, b, c, T, inner = _within(q, k, beta, g, first, count, h, HK, HV, D, EXACT)
-    tl.store(C + row * HV + h, c, mask=live)
+    of_v = ((first + i).to(tl.int64) * HV + h)[:, None]
+    b, c, T = _solved(k, beta, g, first, count, h, HK, HV, D, EXACT)
+    tl.store(C + (first + i).to(tl.int64) * HV + h, c, mask=live)
+    V = tl.load(v + of_v * DV + e[None, :], mask=live[:, None], other=0.0)
+    u = tl.dot(T, V.to(tl.float32) * b[:, None], input_precision=SOLVE)
+    tl.store(U + of_v * DV + e[None, :], u.to(U.dtype.element_ty), mask=live[:, None])
+    K = _keys(k, first, count, h, HK, HV, D)
+    w = tl.dot(T, K.to(tl.float32) * (b * tl.exp(c))[:, None], input_precision=SOLVE)
+    tl.store(W + of_v * D + d[None, :], w.to(W.dtype.element_ty), mask=live[:, None])
+    inner = _seen(_keys(q, first, count, h, HK, HV, D), K, c, EXACT)
     at = ((chunk * HV + h).to(tl.int64) * CHUNK + i)[:, None] * CHUNK + i[None, :]
     tl.store(P + at, inner.to(P.dtype.element_ty))
-    V = tl.load(v + (row * HV + h)[:, None] * DV + e[None, :], mask=live[:, None], other=0.0)
-    w = tl.dot(T, K.to(tl.float32) * (b * tl.exp(c))[:, None], input_precision=SOLVE)
-    tl.store(W + (row * HV + h)[:, None] * D + d[None, :], w.to(W.dtype.element_ty), mask=live[:, None])
-    u = tl.dot(T, V.to(tl.float32) * b[:, None], input_precision=SOLVE)
-    tl.store(U + (row * HV + h)[:, None] * DV + e[None, :], u.to(U.dtype.element_ty), mask=live[:, None])
 
 
 @triton.jit
@@ -166,12 +179,15 @@ def _fork(
     for start in range(0, length if LONG else 1, CHUNK):
         count = tl.minimum(length - start, CHUNK)
         live = i < count
-        Q, K, b, c, T, inner = _within(q, k, beta, g, first + start, count, h, HK, HV, D, EXACT)
+        b, c, T = _solved(k, beta, g, first + start, count, h, HK, HV, D, EXACT)
+        K = _keys(k, first + start, count, h, HK, HV, D)
         of_v = ((first + start + i).to(tl.int64) * HV + h)[:, None] * DV + e[None, :]
         V = tl.load(v + of_v, mask=live[:, None], other=0.0).to(tl.float32)
         state = S.to(K.dtype)
         known = tl.dot(K, state, input_precision=EXACT) * tl.exp(c)[:, None]
         new = tl.dot(T, (V - known) * b[:, None], input_precision=SOLVE)
+        Q = _keys(q, first + start, count, h, HK, HV, D)
+        inner = _seen(Q, K, c, EXACT)
         out = tl.dot(Q, state, input_precision=EXACT) * tl.exp(c)[:, None]
         out += tl.dot(inner.to(K.dtype), new.to(K.dtype), input_precision=EXACT)
         tl.store(o + of_v, out.to(o.dtype.element_ty), mask=live[:, None])
@@ -181,8 +197,9 @@ def _fork(
             S = S * tl.exp(last) + tl.dot(tl.trans(K), left, input_precision=EXACT)
 
 
-EXACT, SOLVE = "tf32x3", "tf32x3"
-"""Precision of fp32 products: within a chunk and of T with V and K. bf16 operands are as they are."""
+EXACT, SOLVE = "tf32x3", "tf32"
+"""Precision of fp32 products: for T, and of T with what is then stored in half precision anyway. bf16 operands are as
+they are."""
 
 
 class Launch(NamedTuple):
@@ -259,8 +276,9 @@ def fork(
 
 
 def _slices(heads: int, dv: int) -> int:
-    """Programs of a walk are few and long: cut dv until a device of 132 multiprocessors is full."""
-    return max(1, min(dv // 16, triton.next_power_of_2(triton.cdiv(128, heads)), 4))
+    """Programs of a walk are few and long: cut dv until a device of 132 multiprocessors is full, but not below 32. A
+    state wider than 64 does not fit a program's registers."""
+    return max(dv // 64, min(dv // 32, triton.next_power_of_2(triton.cdiv(128, heads))), 1)
 
 
 def gated_delta(

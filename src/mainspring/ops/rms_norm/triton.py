@@ -6,19 +6,19 @@ import triton.language as tl
 from torch import Tensor
 
 
-@triton.jit
-def _add_norm(h, y, weight, total, out, eps, N: tl.constexpr, WIDE: tl.constexpr, ADD: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    i = tl.arange(0, WIDE)
-    mask = i < N
-    x = tl.load(h + row * N + i, mask=mask, other=0.0)
+@triton.jit(do_not_specialize=["T"])
+def _add_norm(h, y, weight, total, out, T, eps, N: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, ADD: tl.constexpr):
+    row, i = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
+    mask = (row < T)[:, None] & (i < N)[None, :]
+    at = row.to(tl.int64)[:, None] * N + i[None, :]
+    x = tl.load(h + at, mask=mask, other=0.0)
     if ADD:
-        x = (x.to(tl.float32) + tl.load(y + row * N + i, mask=mask, other=0.0).to(tl.float32)).to(x.dtype)
-        tl.store(total + row * N + i, x, mask=mask)
+        x = (x.to(tl.float32) + tl.load(y + at, mask=mask, other=0.0).to(tl.float32)).to(x.dtype)
+        tl.store(total + at, x, mask=mask)
     x = x.to(tl.float32)
-    scale = tl.rsqrt(tl.sum(x * x, 0) / N + eps)
-    w = 1.0 + tl.load(weight + i, mask=mask, other=0.0).to(tl.float32)
-    tl.store(out + row * N + i, (x * scale * w).to(out.dtype.element_ty), mask=mask)
+    scale = tl.rsqrt(tl.sum(x * x, 1) / N + eps)[:, None]
+    w = 1.0 + tl.load(weight + i, mask=i < N, other=0.0).to(tl.float32)
+    tl.store(out + at, (x * scale * w[None, :]).to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -41,9 +41,10 @@ def add_rms_norm(h: Tensor, y: Tensor | None, weight: Tensor, eps: float) -> tup
     out = torch.empty_like(h)
     total = h if y is None else y
     wide = triton.next_power_of_2(N)
+    rows = max(1, 4096 // wide)  # a row a warp where it fits: its sum needs no other warp
     if T:
-        _add_norm[(T,)](
-            h, total, weight, total, out, eps, N=N, WIDE=wide, ADD=y is not None, num_warps=4 if wide <= 4096 else 8
+        _add_norm[(triton.cdiv(T, rows),)](
+            h, total, weight, total, out, T, eps, N=N, WIDE=wide, ROWS=rows, ADD=y is not None, num_warps=4
         )
     return total, out
 
