@@ -5,6 +5,8 @@
 Every variant is checked against the first before it is timed: median of device events over `--repeats` runs.
 """
 
+# ruff: noqa: B023 - every closure runs before its loop goes on
+
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -94,8 +96,8 @@ def scan(repeats: int) -> None:
 
             def theirs() -> Tensor:
                 return chunk_gated_delta_rule(
-                    *(x[None] for x in (q, k, v)), g=g[None], beta=beta[None], scale=1.0,  # noqa: B023
-                    output_final_state=True, cu_seqlens=cu,  # noqa: B023
+                    *(x[None] for x in (q, k, v)), g=g[None], beta=beta[None], scale=1.0,
+                    output_final_state=True, cu_seqlens=cu,
                 )[0][0, :short]  # fmt: skip
 
             attempt("flash-linear-attention", theirs, wanted, repeats)
@@ -103,8 +105,8 @@ def scan(repeats: int) -> None:
 
         def ours(slices: int) -> Callable[[], Tensor]:
             def run() -> Tensor:
-                delta.scan(q, k, v, beta, g, o, **tables, slices=slices)  # noqa: B023
-                return o[:short]  # noqa: B023
+                delta.scan(q, k, v, beta, g, o, **tables, slices=slices)
+                return o[:short]
 
             return run
 
@@ -141,7 +143,7 @@ def attend(repeats: int) -> None:
         causal: dict[str, Any] = {"window_size": (-1, 0)}
 
         def library() -> Tensor:
-            return varlen_attn(q, k, v, cu, cu, length, length, **causal)  # noqa: B023
+            return varlen_attn(q, k, v, cu, cu, length, length, **causal)
 
         wanted = attempt("torch varlen_attn (keys expanded, no gate)", library, None, repeats)
         if wanted is not None:
@@ -164,9 +166,9 @@ def attend(repeats: int) -> None:
                     last=last,
                     stores=stores,
                     groups=G,
-                    tiling=tiling,  # noqa: B023
+                    tiling=tiling,
                 )
-                return out  # noqa: B023
+                return out
 
             attempt(str(tuple(tiling)), ours, wanted, repeats)
 
@@ -199,8 +201,8 @@ def asked(repeats: int) -> None:
             args = {"items": put(items), "table": put(table), "first": put(first), "last": put(last)}
 
             def ours() -> Tensor:
-                attention.attend(q, out, gate=gate, own=own, stores=stores, groups=G, tiling=cut, **args)  # noqa: B023
-                return out  # noqa: B023
+                attention.attend(q, out, gate=gate, own=own, stores=stores, groups=G, tiling=cut, **args)
+                return out
 
             got = attempt(str(tiling), ours, wanted, repeats, f"{len(items) * G} programs")
             wanted = got.clone() if wanted is None and got is not None else wanted
@@ -240,7 +242,7 @@ def rows(repeats: int) -> None:
     weights = {n: draw(n, k) for n, k in ((8224, 1024), (7168, 1024), (1024, 2048), (5120, 1024))}
     for n, weight in weights.items():
         given = draw(T, weight.shape[1])
-        ms = timed(lambda: F.linear(given, weight), repeats)  # noqa: B023
+        ms = timed(lambda: F.linear(given, weight), repeats)
         click.echo(f"  product {n} x {weight.shape[1]:<30}{ms:9.4f} ms {2e-9 * T * weight.numel() / ms:8.0f} TFLOP/s")
 
 

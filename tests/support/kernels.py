@@ -1,6 +1,7 @@
 """Triton kernels in tests: on the GPU where there is one, else through Triton's interpreter on the CPU (`conftest`).
 
-The interpreter's matrix product takes bf16 for the integers it keeps them as; here it is given their values.
+The interpreter's matrix product takes bf16 for the integers it keeps them as, and it truncates where a device rounds to
+nearest: both are put right here, so that bf16 costs the same accuracy as on a device.
 """
 
 import os
@@ -25,7 +26,17 @@ if DEVICE == "cpu":
     def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
         return TensorHandle(np.matmul(_values(a), _values(b), dtype=d.data.dtype) + d.data, d.dtype.scalar)
 
+    _truncate = InterpreterBuilder.create_fp_trunc
+
+    def _round(self: Any, source: Any, kind: Any) -> Any:
+        if kind.scalar != tl.bfloat16 or source.dtype.scalar != tl.float32:
+            return _truncate(self, source, kind)
+        bits = np.ascontiguousarray(source.data).view(np.uint32)
+        nearest = (bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16
+        return TensorHandle(np.where(np.isnan(source.data), 0x7FC0, nearest).astype(np.uint16), kind.scalar)
+
     InterpreterBuilder.create_dot = _dot
+    InterpreterBuilder.create_fp_trunc = _round
 
 ACCURATE = 2e-6 if DEVICE == "cpu" else 2e-5
 """Relative error allowed in fp32: sums in another order; on the device, products of three tf32 parts."""

@@ -20,7 +20,7 @@ BLOCK_ROWS = 32
 
 @triton.jit
 def _row(p, stride, code, inherits, history, offset, column, K: tl.constexpr, CH: tl.constexpr):
-    """[rows, d] fp32: the input rows that `code` [rows] names, at `column` [d]; `inherits` where any is of a history."""
+    """[rows, d] fp32: the input rows that `code` [rows] names, at `column` [d]; `inherits`: some are of histories."""
     x = tl.load(p + code.to(tl.int64)[:, None] * stride + column[None, :], mask=(code >= 0)[:, None], other=0.0)
     x = x.to(tl.float32)
     if inherits:

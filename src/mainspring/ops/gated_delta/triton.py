@@ -8,9 +8,8 @@ With c = cumsum(g) inside a chunk, D_ij = exp(c_i - c_j) for i >= j and T = (I +
     fork     a branch and v-head:           all of it in registers, from the parent's state, which is only read
 
 The state stays in registers for a whole view: no chunk's state goes through memory. Slices of dv are independent, so
-how many there are changes the schedule, not the numbers, and nothing depends on what else is in the pass. T is exact:
-16-row blocks by substitution, then two levels of the block formula X <- X - X L X, whose terms are products of inverses
-already found (a series loses all digits on repeated keys).
+how many there are changes the schedule, not the numbers, and nothing depends on what else is in the pass. What happens
+inside a chunk is in `triton_chunk`.
 
 Roofline a chunk and v-head of d = 128, bf16: prepare reads 48 KB and writes 40, walk reads 72 and writes 16; 13 MFLOP.
 """
@@ -24,66 +23,10 @@ import triton.language as tl
 from torch import Tensor
 
 from mainspring.ops import ragged
+from mainspring.ops.gated_delta.triton_chunk import CHUNK, keys, seen, solved
 from mainspring.ops.ragged import CHUNK_ROWS
 
-CHUNK = tl.constexpr(CHUNK_ROWS)
-BLOCK = tl.constexpr(16)
 SIZES = (16, 32, 64, 128)
-
-
-@triton.jit
-def _inverse(A, PRECISION: tl.constexpr):
-    """(I + A)^-1 of A [64, 64] fp32, strictly lower triangular."""
-    n: tl.constexpr = CHUNK // BLOCK
-    i, b = tl.arange(0, BLOCK), tl.arange(0, n)
-    same = (b[:, None] == b[None, :])[:, None, :, None]
-    X = -tl.sum(tl.where(same, tl.reshape(A, (n, BLOCK, n, BLOCK)), 0.0), 2)
-    for r in range(1, BLOCK):
-        here = (i == r)[None, :, None]
-        row = tl.sum(tl.where(here, X, 0.0), 1)
-        row += tl.sum(row[:, :, None] * X, 1)
-        X = tl.where(here, row[:, None, :], X)
-    X += (i[:, None] == i[None, :])[None, :, :].to(tl.float32)
-    full = tl.where(same, X[:, :, None, :], tl.zeros((n, BLOCK, n, BLOCK), tl.float32))
-    full = tl.reshape(full, (CHUNK, CHUNK))
-    t = tl.arange(0, CHUNK)
-    for level in tl.static_range(2):
-        row, col = t[:, None] // (BLOCK * 2**level), t[None, :] // (BLOCK * 2**level)
-        L = tl.where((row == col + 1) & (row % 2 == 1), A, 0.0)
-        full -= tl.dot(full, tl.dot(L, full, input_precision=PRECISION), input_precision=PRECISION)
-    return full
-
-
-@triton.jit
-def _keys(x, first, count, h, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr):
-    """A chunk's rows of q or k [64, D] for v-head h; zero past its end. Loaded again rather than held in registers."""
-    i, d = tl.arange(0, CHUNK), tl.arange(0, D)
-    at = ((first + i).to(tl.int64) * HK + h // (HV // HK))[:, None] * D + d[None, :]
-    return tl.load(x + at, mask=(i < count)[:, None], other=0.0)
-
-
-@triton.jit
-def _solved(k, beta, g, first, count, h, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr):
-    """(beta, c [64], T [64, 64] fp32) of a chunk and v-head."""
-    i = tl.arange(0, CHUNK)
-    live = i < count
-    at = (first + i).to(tl.int64) * HV + h
-    b = tl.load(beta + at, mask=live, other=0.0)
-    c = tl.cumsum(tl.load(g + at, mask=live, other=0.0), 0)
-    below = i[:, None] > i[None, :]
-    decay = tl.exp(tl.where(below, c[:, None] - c[None, :], 0.0))
-    K = _keys(k, first, count, h, HK, HV, D)
-    A = tl.where(below, tl.dot(K, tl.trans(K), input_precision=EXACT) * decay * b[:, None], 0.0)
-    return b, c, _inverse(A, EXACT)
-
-
-@triton.jit
-def _seen(Q, K, c, EXACT: tl.constexpr):
-    """P [64, 64] fp32: how much of row j's new value row i reads within the chunk."""
-    i = tl.arange(0, CHUNK)
-    lower = i[:, None] >= i[None, :]
-    decay = tl.exp(tl.where(lower, c[:, None] - c[None, :], 0.0))
-    return tl.where(lower, tl.dot(Q, tl.trans(K), input_precision=EXACT) * decay, 0.0)
 
 
 @triton.jit
@@ -98,15 +41,15 @@ def _prepare(
     i, d, e = tl.arange(0, CHUNK), tl.arange(0, D), tl.arange(0, DV)
     live = i < count
     of_v = ((first + i).to(tl.int64) * HV + h)[:, None]
-    b, c, T = _solved(k, beta, g, first, count, h, HK, HV, D, EXACT)
+    b, c, T = solved(k, beta, g, first, count, h, HK, HV, D, EXACT)
     tl.store(C + (first + i).to(tl.int64) * HV + h, c, mask=live)
     V = tl.load(v + of_v * DV + e[None, :], mask=live[:, None], other=0.0)
     u = tl.dot(T, V.to(tl.float32) * b[:, None], input_precision=SOLVE)
     tl.store(U + of_v * DV + e[None, :], u.to(U.dtype.element_ty), mask=live[:, None])
-    K = _keys(k, first, count, h, HK, HV, D)
+    K = keys(k, first, count, h, HK, HV, D)
     w = tl.dot(T, K.to(tl.float32) * (b * tl.exp(c))[:, None], input_precision=SOLVE)
     tl.store(W + of_v * D + d[None, :], w.to(W.dtype.element_ty), mask=live[:, None])
-    inner = _seen(_keys(q, first, count, h, HK, HV, D), K, c, EXACT)
+    inner = seen(keys(q, first, count, h, HK, HV, D), K, c, EXACT)
     at = ((chunk * HV + h).to(tl.int64) * CHUNK + i)[:, None] * CHUNK + i[None, :]
     tl.store(P + at, inner.to(P.dtype.element_ty))
 
@@ -179,15 +122,15 @@ def _fork(
     for start in range(0, length if LONG else 1, CHUNK):
         count = tl.minimum(length - start, CHUNK)
         live = i < count
-        b, c, T = _solved(k, beta, g, first + start, count, h, HK, HV, D, EXACT)
-        K = _keys(k, first + start, count, h, HK, HV, D)
+        b, c, T = solved(k, beta, g, first + start, count, h, HK, HV, D, EXACT)
+        K = keys(k, first + start, count, h, HK, HV, D)
         of_v = ((first + start + i).to(tl.int64) * HV + h)[:, None] * DV + e[None, :]
         V = tl.load(v + of_v, mask=live[:, None], other=0.0).to(tl.float32)
         state = S.to(K.dtype)
         known = tl.dot(K, state, input_precision=EXACT) * tl.exp(c)[:, None]
         new = tl.dot(T, (V - known) * b[:, None], input_precision=SOLVE)
-        Q = _keys(q, first + start, count, h, HK, HV, D)
-        inner = _seen(Q, K, c, EXACT)
+        Q = keys(q, first + start, count, h, HK, HV, D)
+        inner = seen(Q, K, c, EXACT)
         out = tl.dot(Q, state, input_precision=EXACT) * tl.exp(c)[:, None]
         out += tl.dot(inner.to(K.dtype), new.to(K.dtype), input_precision=EXACT)
         tl.store(o + of_v, out.to(o.dtype.element_ty), mask=live[:, None])

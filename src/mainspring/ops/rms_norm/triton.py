@@ -7,7 +7,9 @@ from torch import Tensor
 
 
 @triton.jit(do_not_specialize=["T"])
-def _add_norm(h, y, weight, total, out, T, eps, N: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, ADD: tl.constexpr):
+def _add_norm(
+    h, y, weight, total, out, T, eps, N: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, ADD: tl.constexpr
+):
     row, i = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
     mask = (row < T)[:, None] & (i < N)[None, :]
     at = row.to(tl.int64)[:, None] * N + i[None, :]
