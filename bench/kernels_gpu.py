@@ -110,17 +110,17 @@ def scan(repeats: int) -> None:
 
             return run
 
-        kept = delta.EXACT, delta.SOLVE, delta.PREPARE, delta.WALK
-        for exact, solve in (("tf32x3", "tf32x3"), ("tf32x3", "tf32"), ("tf32", "tf32")):
+        kept = delta.PRECISION, delta.PREPARE, delta.WALK
+        for exact in ("tf32x3", "tf32"):
             for prepare in ((4, 1), (8, 1)):
-                delta.EXACT, delta.SOLVE, delta.PREPARE = exact, solve, delta.Launch(*prepare)
-                attempt(f"{exact} {solve} prepare {prepare} slices 4", ours(4), wanted, repeats)
-        delta.EXACT, delta.SOLVE, delta.PREPARE, delta.WALK = kept
+                delta.PRECISION, delta.PREPARE = {BF16: exact}, delta.Launch(*prepare)
+                attempt(f"{exact} prepare {prepare} slices 4", ours(4), wanted, repeats)
+        delta.PRECISION, delta.PREPARE, delta.WALK = kept
         for slices in (1, 2, 4, 8):
             for walk in ((2, 2), (4, 1), (4, 2), (4, 3), (8, 2)):
                 delta.WALK = delta.Launch(*walk)
                 attempt(f"walk slices {slices} {walk}", ours(slices), wanted, repeats)
-        delta.EXACT, delta.SOLVE, delta.PREPARE, delta.WALK = kept
+        delta.PRECISION, delta.PREPARE, delta.WALK = kept
 
 
 def attend(repeats: int) -> None:

@@ -106,6 +106,18 @@ def test_equal_keys(keep: bool) -> None:
     assert error(got, wanted(inputs, initial, **where)[0]) < 10 * ACCURATE
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_keys_that_hardly_differ_in_half_precision(keep: bool) -> None:
+    """Where plain tf32 inside a chunk would show first, if it did."""
+    (q, k, v, _, _), initial = case(12, [128])
+    k = F.normalize(k[:1] + 0.3 * k, dim=-1)
+    strong, slow = torch.full((128, 2), 0.95, device=DEVICE), torch.full((128, 2), -1e-3, device=DEVICE)
+    inputs = (q.bfloat16(), k.bfloat16(), v.bfloat16(), strong, slow)
+    where = {"lengths": [128], "parents": [0], "keep": keep}
+    got, _ = kernels.gated_delta(*inputs, initial=initial, **where)
+    assert error(got, wanted(inputs, initial, **where)[0]) < 5e-3
+
+
 def test_extreme_decay_stays_finite_and_right() -> None:
     inputs, initial = case(10, [70], decay=60.0)
     where = {"lengths": [70], "parents": [0], "keep": True}

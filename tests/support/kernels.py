@@ -1,7 +1,7 @@
 """Triton kernels in tests: on the GPU where there is one, else through Triton's interpreter on the CPU (`conftest`).
 
-The interpreter's matrix product takes bf16 for the integers it keeps them as, and it truncates where a device rounds to
-nearest: both are put right here, so that bf16 costs the same accuracy as on a device.
+The interpreter's matrix product takes bf16 for the integers it keeps them as and tf32 for fp32, and it truncates to
+bf16 where a device rounds to nearest: put right here, so that precision costs what it does on a device.
 """
 
 import os
@@ -16,6 +16,7 @@ pytest.importorskip("triton")
 
 if DEVICE == "cpu":
     import triton.language as tl
+    from triton._C.libtriton.ir import INPUT_PRECISION
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
     def _values(handle: Any) -> np.ndarray:
@@ -23,8 +24,15 @@ if DEVICE == "cpu":
             return (handle.data.astype(np.uint32) << 16).view(np.float32)
         return handle.data
 
+    def _tf32(values: np.ndarray) -> np.ndarray:
+        bits = np.ascontiguousarray(values).view(np.uint32)
+        return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
     def _dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
-        return TensorHandle(np.matmul(_values(a), _values(b), dtype=d.data.dtype) + d.data, d.dtype.scalar)
+        left, right = _values(a), _values(b)
+        if a.dtype.scalar == tl.float32 and input_precision == INPUT_PRECISION.TF32:
+            left, right = _tf32(left), _tf32(right)
+        return TensorHandle(np.matmul(left, right, dtype=d.data.dtype) + d.data, d.dtype.scalar)
 
     _truncate = InterpreterBuilder.create_fp_trunc
 

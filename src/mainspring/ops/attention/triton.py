@@ -43,7 +43,7 @@ def view_tiling(D: int) -> Tiling:
 
 
 def branch_tiling(D: int) -> Tiling:
-    return Tiling(64, 64, 4, 2) if D > 128 else Tiling(64, 64, 4, 3)
+    return Tiling(64, 32, 4, 2) if D > 128 else Tiling(64, 64, 4, 3)
 
 
 @triton.jit

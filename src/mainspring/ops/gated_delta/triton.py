@@ -32,7 +32,7 @@ SIZES = (16, 32, 64, 128)
 @triton.jit
 def _prepare(
     q, k, v, beta, g, chunks, W, U, P, C,
-    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, EXACT: tl.constexpr, SOLVE: tl.constexpr,
+    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     chunk, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
@@ -44,10 +44,10 @@ def _prepare(
     b, c, T = solved(k, beta, g, first, count, h, HK, HV, D, EXACT)
     tl.store(C + (first + i).to(tl.int64) * HV + h, c, mask=live)
     V = tl.load(v + of_v * DV + e[None, :], mask=live[:, None], other=0.0)
-    u = tl.dot(T, V.to(tl.float32) * b[:, None], input_precision=SOLVE)
+    u = tl.dot(T, V.to(tl.float32) * b[:, None], input_precision=EXACT)
     tl.store(U + of_v * DV + e[None, :], u.to(U.dtype.element_ty), mask=live[:, None])
     K = keys(k, first, count, h, HK, HV, D)
-    w = tl.dot(T, K.to(tl.float32) * (b * tl.exp(c))[:, None], input_precision=SOLVE)
+    w = tl.dot(T, K.to(tl.float32) * (b * tl.exp(c))[:, None], input_precision=EXACT)
     tl.store(W + of_v * D + d[None, :], w.to(W.dtype.element_ty), mask=live[:, None])
     inner = seen(keys(q, first, count, h, HK, HV, D), K, c, EXACT)
     at = ((chunk * HV + h).to(tl.int64) * CHUNK + i)[:, None] * CHUNK + i[None, :]
@@ -106,7 +106,7 @@ def _walk(
 def _fork(
     q, k, v, beta, g, spans, parents, states, layer, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr,
-    LONG: tl.constexpr, EXACT: tl.constexpr, SOLVE: tl.constexpr,
+    LONG: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     n, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, length = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
@@ -128,7 +128,7 @@ def _fork(
         V = tl.load(v + of_v, mask=live[:, None], other=0.0).to(tl.float32)
         state = S.to(K.dtype)
         known = tl.dot(K, state, input_precision=EXACT) * tl.exp(c)[:, None]
-        new = tl.dot(T, (V - known) * b[:, None], input_precision=SOLVE)
+        new = tl.dot(T, (V - known) * b[:, None], input_precision=EXACT)
         Q = keys(q, first + start, count, h, HK, HV, D)
         inner = seen(Q, K, c, EXACT)
         out = tl.dot(Q, state, input_precision=EXACT) * tl.exp(c)[:, None]
@@ -140,9 +140,9 @@ def _fork(
             S = S * tl.exp(last) + tl.dot(tl.trans(K), left, input_precision=EXACT)
 
 
-EXACT, SOLVE = "tf32x3", "tf32"
-"""Precision of fp32 products: for T, and of T with what is then stored in half precision anyway. bf16 operands are as
-they are."""
+PRECISION = {torch.float32: "tf32x3"}
+"""Of fp32 products, by the type of q, k and v. With half-precision rows plain tf32 costs nothing measurable:
+what is computed from them is stored in half precision, rounded four times as coarsely."""
 
 
 class Launch(NamedTuple):
@@ -152,7 +152,7 @@ class Launch(NamedTuple):
     stages: int
 
 
-PREPARE, WALK, FORK = Launch(4, 1), Launch(4, 2), Launch(4, 1)
+PREPARE, WALK, FORK = Launch(4, 1), Launch(4, 3), Launch(4, 1)
 
 
 def scan(
@@ -178,17 +178,18 @@ def scan(
     """
     Hk, dk = k.shape[1:]
     T, Hv, dv = v.shape
+    exact = PRECISION.get(q.dtype, "tf32")
     W, U = k.new_empty(T, Hv, dk), v.new_empty(T, Hv, dv)
     P = k.new_empty(len(chunks), Hv, CHUNK_ROWS, CHUNK_ROWS)
     C = torch.empty_like(g)
     _prepare[(len(chunks), Hv)](
         q, k, v, beta, g, chunks, W, U, P, C,
-        HK=Hk, HV=Hv, D=dk, DV=dv, EXACT=EXACT, SOLVE=SOLVE, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
+        HK=Hk, HV=Hv, D=dk, DV=dv, EXACT=exact, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
     )  # fmt: skip
     slices = slices or _slices(len(spans) * Hv, dv)
     _walk[(slices, Hv, len(spans))](
         q, k, W, U, P, C, spans, sources, targets, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT, num_warps=WALK.warps, num_stages=WALK.stages,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=exact, num_warps=WALK.warps, num_stages=WALK.stages,
     )  # fmt: skip
 
 
@@ -210,10 +211,11 @@ def fork(
     `scan` (a negative parent, or address 0, is the zero state). `long` where any has more than one chunk of rows."""
     Hk, dk = k.shape[1:]
     Hv, dv = v.shape[1:]
+    exact = PRECISION.get(q.dtype, "tf32")
     BV = min(dv, 64) if long else dv
     _fork[(len(spans), Hv, dv // BV)](
         q, k, v, beta, g, spans, parents, states, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, LONG=long, EXACT=EXACT, SOLVE=SOLVE,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, LONG=long, EXACT=exact,
         num_warps=FORK.warps, num_stages=FORK.stages,
     )  # fmt: skip
 
