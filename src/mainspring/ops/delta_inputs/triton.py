@@ -1,10 +1,12 @@
-"""One launch: convolution, SiLU, norms, gates and the views' last rows, a block of rows and a head a program.
+"""One launch: convolution, SiLU, norms, gates and the views' last rows.
 
-Every row names its K-1 predecessors by code (`ragged`), so views, continued views and branches that go on from rows of
-their view take one path; the predecessors' rows come from the cache. Bound by bytes: each channel is read and written
-once.
+A program walks down a stretch of rows with a few heads' channels, the three rows before in registers, so that each
+value is fetched once; four rows are in flight. Where a row's predecessors are not the rows above it (a sequence
+begins), they are fetched by code (`ragged`): so views, continued views and branches that go on from their view take one
+path. How long a stretch is changes the schedule, not the numbers.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -15,81 +17,126 @@ from torch import Tensor
 from mainspring.ops import ragged
 from mainspring.ops.delta_inputs import Heads
 
-BLOCK_ROWS = 32
+WIDTH = 4
+"""Taps of the convolution: three rows are held."""
+MOST_ROWS, LEAST_ROWS = 64, 8
+PROGRAMS = 2048
+"""About so many fill a device of 132 multiprocessors some times over."""
+MEMORY = tl.constexpr(WIDTH - 1)
+GATE_ROWS = tl.constexpr(8)
 
 
 @triton.jit
-def _row(p, stride, code, inherits, history, offset, column, K: tl.constexpr, CH: tl.constexpr):
-    """[rows, d] fp32: the input rows that `code` [rows] names, at `column` [d]; `inherits`: some are of histories."""
-    x = tl.load(p + code.to(tl.int64)[:, None] * stride + column[None, :], mask=(code >= 0)[:, None], other=0.0)
-    x = x.to(tl.float32)
-    if inherits:
-        kept = code < -1
+def _fetch(p, stride, code, history, offset, column, CH: tl.constexpr):
+    """[heads, d] fp32: the input row that `code` names, at `column`."""
+    x = tl.zeros(column.shape, tl.float32)
+    if code >= 0:
+        x = tl.load(p + code.to(tl.int64) * stride + column).to(tl.float32)
+    elif code < -1:
         number = -2 - code
-        address = tl.load(history + number // (K - 1), mask=kept, other=0) + offset
+        address = tl.load(history + number // MEMORY) + offset
         base = address.to(tl.pointer_type(p.dtype.element_ty))
-        at = base[:, None] + (number % (K - 1) * CH)[:, None] + column[None, :]
-        x += tl.load(at, mask=kept[:, None], other=0.0).to(tl.float32)
+        x = tl.load(base + number % MEMORY * CH + column).to(tl.float32)
     return x
 
 
-@triton.jit(do_not_specialize=["T", "row_blocks", "offset"])
-def _kernel(
-    p, stride, taps, weight, a_log, dt_bias, history, tails, tail_to, offset, q, k, v, beta, g, T, row_blocks,
-    HK: tl.constexpr, HV: tl.constexpr, HV_PAD: tl.constexpr, D: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    block, head = tl.program_id(0), tl.program_id(1)
-    CH: tl.constexpr = (2 * HK + HV) * D
-    d = tl.arange(0, D)
-    if block >= row_blocks:  # the last rows of one view, kept for what goes on from it
-        view = block - row_blocks
-        address = tl.load(tail_to + view)
-        if (address != 0) & (head < 2 * HK + HV):
-            to = (address + offset).to(tl.pointer_type(p.dtype.element_ty))
-            for j in tl.static_range(K - 1):
-                code = tl.load(tails + view * (K - 1) + j + tl.zeros([1], tl.int32))
-                x = _row(p, stride, code, True, history, offset, head * D + d, K, CH)
-                at = to + j * CH + head * D + d[None, :]
-                tl.store(at, x.to(p.dtype.element_ty))
-        return
-    rows = block * ROWS + tl.arange(0, ROWS)
-    live = rows < T
-    wide = rows.to(tl.int64)
-    if head == 2 * HK + HV:
-        h = tl.arange(0, HV_PAD)
-        mask = live[:, None] & (h < HV)[None, :]
-        at = p + wide[:, None] * stride + CH + HV * D + h[None, :]
+@triton.jit
+def _before(p, stride, taps, row, listed, oldest, a, b, c, history, offset, column, CH: tl.constexpr):
+    """The rows before `row`, oldest first: those held, unless its sequence began less than three rows ago. Its codes
+    are at `listed`; past the end, where nothing is stored, those of the last row."""
+    if oldest != row - MEMORY:
+        a = _fetch(p, stride, oldest, history, offset, column, CH)
+        b = _fetch(p, stride, tl.load(taps + listed * MEMORY + 1), history, offset, column, CH)
+        c = _fetch(p, stride, tl.load(taps + listed * MEMORY + 2), history, offset, column, CH)
+    return a, b, c
+
+
+@triton.jit
+def _emit(out, out_stride, row, end, a, b, c, u, w0, w1, w2, w3, at, scale, normed):
+    y = a * w0 + b * w1 + c * w2 + u * w3
+    y = y * tl.sigmoid(y)
+    factor = tl.where(normed, tl.rsqrt(tl.sum(y * y, 1) + 1e-6) * scale, 1.0)
+    tl.store(
+        out + row * out_stride + at,
+        (y * factor[:, None]).to(out.dtype.element_ty),
+        mask=tl.zeros(at.shape, tl.int64) + row < end,
+    )
+
+
+@triton.jit
+def _gates(p, stride, a_log, dt_bias, beta, g, first, end, CH: tl.constexpr, HV: tl.constexpr, D: tl.constexpr,
+           HV_PAD: tl.constexpr):  # fmt: skip
+    h = tl.arange(0, HV_PAD)
+    rate = tl.exp(tl.load(a_log + h, mask=h < HV, other=0.0).to(tl.float32))
+    bias = tl.load(dt_bias + h, mask=h < HV, other=0.0).to(tl.float32)
+    for start in range(first, end, GATE_ROWS):
+        rows = (start + tl.arange(0, GATE_ROWS)).to(tl.int64)
+        mask = (rows < end)[:, None] & (h < HV)[None, :]
+        at = p + rows[:, None] * stride + CH + HV * D + h[None, :]
         b = tl.load(at, mask=mask, other=0.0).to(tl.float32)
-        a = tl.load(at + HV, mask=mask, other=0.0).to(tl.float32)
-        a += tl.load(dt_bias + h, mask=h < HV, other=0.0).to(tl.float32)[None, :]
-        rate = tl.exp(tl.load(a_log + h, mask=h < HV, other=0.0).to(tl.float32))
+        a = tl.load(at + HV, mask=mask, other=0.0).to(tl.float32) + bias[None, :]
         soft = tl.where(a > 20.0, a, tl.log(1.0 + tl.exp(tl.minimum(a, 20.0))))
-        to = wide[:, None] * HV + h[None, :]
+        to = rows[:, None] * HV + h[None, :]
         tl.store(beta + to, tl.sigmoid(b), mask=mask)
         tl.store(g + to, -rate[None, :] * soft, mask=mask)
+
+
+@triton.jit(do_not_specialize=["T", "stretch", "stretches", "offset"])
+def _delta_inputs(
+    p, stride, taps, weight, a_log, dt_bias, history, tails, tail_to, offset, q, k, v, beta, g, T, stretch, stretches,
+    HK: tl.constexpr, HV: tl.constexpr, HV_PAD: tl.constexpr, D: tl.constexpr, H: tl.constexpr,
+):  # fmt: skip
+    CH: tl.constexpr = (2 * HK + HV) * D
+    part, head = tl.program_id(0), tl.program_id(1) * H
+    first = part * stretch
+    end = tl.minimum(first + stretch, T)
+    if head >= 2 * HK + HV:
+        if part < stretches:
+            _gates(p, stride, a_log, dt_bias, beta, g, first, end, CH, HV, D, HV_PAD)
         return
-    column = head * D + d
-    own = tl.load(p + wide[:, None] * stride + column[None, :], mask=live[:, None], other=0.0).to(tl.float32)
-    y = own * tl.load(weight + column * K + (K - 1)).to(tl.float32)[None, :]
-    oldest = tl.load(taps + rows * (K - 1), mask=live, other=-1)  # if any tap is of a history, the oldest is
-    inherits = tl.min(oldest, 0) < -1
-    for j in tl.static_range(K - 1):
-        code = tl.load(taps + rows * (K - 1) + j, mask=live, other=-1)
-        x = _row(p, stride, code, inherits, history, offset, column, K, CH)
-        y += x * tl.load(weight + column * K + j).to(tl.float32)[None, :]
-    y = y * tl.sigmoid(y)
-    if head < 2 * HK:
-        y = y * tl.rsqrt(tl.sum(y * y, 1) + 1e-6)[:, None]
-        if head < HK:
-            tl.store(
-                q + (wide * HK + head)[:, None] * D + d[None, :], (y * D**-0.5).to(q.dtype.element_ty), live[:, None]
-            )
-        else:
-            at = (wide * HK + (head - HK))[:, None] * D + d[None, :]
-            tl.store(k + at, y.to(k.dtype.element_ty), live[:, None])
-    else:
-        at = (wide * HV + (head - 2 * HK))[:, None] * D + d[None, :]
-        tl.store(v + at, y.to(v.dtype.element_ty), live[:, None])
+    at = tl.arange(0, H)[:, None] * D + tl.arange(0, D)[None, :]
+    column = head * D + at
+    if part >= stretches:  # the last rows of one view, kept for what goes on from it
+        view = part - stretches
+        address = tl.load(tail_to + view)
+        if address != 0:
+            to = (address + offset).to(tl.pointer_type(p.dtype.element_ty))
+            for j in tl.static_range(MEMORY):
+                x = _fetch(p, stride, tl.load(tails + view * MEMORY + j), history, offset, column, CH)
+                tl.store(to + j * CH + column, x.to(p.dtype.element_ty))
+        return
+    out, out_stride, scale = q + head * D, HK * D, D**-0.5
+    if head >= HK:
+        out, scale = k + (head - HK) * D, 1.0
+    if head >= 2 * HK:
+        out, out_stride = v + (head - 2 * HK) * D, HV * D
+    normed = head < 2 * HK
+    w0 = tl.load(weight + column * (MEMORY + 1)).to(tl.float32)
+    w1 = tl.load(weight + column * (MEMORY + 1) + 1).to(tl.float32)
+    w2 = tl.load(weight + column * (MEMORY + 1) + 2).to(tl.float32)
+    w3 = tl.load(weight + column * (MEMORY + 1) + 3).to(tl.float32)
+    a = _fetch(p, stride, tl.load(taps + first * MEMORY), history, offset, column, CH)
+    b = _fetch(p, stride, tl.load(taps + first * MEMORY + 1), history, offset, column, CH)
+    c = _fetch(p, stride, tl.load(taps + first * MEMORY + 2), history, offset, column, CH)
+    for near in range(first, end, 4):
+        row = tl.zeros((), tl.int64) + near
+        at_row, line = p + row * stride + column, tl.zeros(column.shape, tl.int64) + row
+        u0 = tl.load(at_row).to(tl.float32)
+        u1 = tl.load(at_row + stride, mask=line + 1 < end, other=0.0).to(tl.float32)
+        u2 = tl.load(at_row + 2 * stride, mask=line + 2 < end, other=0.0).to(tl.float32)
+        u3 = tl.load(at_row + 3 * stride, mask=line + 3 < end, other=0.0).to(tl.float32)
+        n1, n2, n3 = tl.minimum(row + 1, end - 1), tl.minimum(row + 2, end - 1), tl.minimum(row + 3, end - 1)
+        o0, o1 = tl.load(taps + row * MEMORY), tl.load(taps + n1 * MEMORY)
+        o2, o3 = tl.load(taps + n2 * MEMORY), tl.load(taps + n3 * MEMORY)
+        a, b, c = _before(p, stride, taps, row, row, o0, a, b, c, history, offset, column, CH)
+        _emit(out, out_stride, row, end, a, b, c, u0, w0, w1, w2, w3, at, scale, normed)
+        a, b, c = _before(p, stride, taps, row + 1, n1, o1, b, c, u0, history, offset, column, CH)
+        _emit(out, out_stride, row + 1, end, a, b, c, u1, w0, w1, w2, w3, at, scale, normed)
+        a, b, c = _before(p, stride, taps, row + 2, n2, o2, b, c, u1, history, offset, column, CH)
+        _emit(out, out_stride, row + 2, end, a, b, c, u2, w0, w1, w2, w3, at, scale, normed)
+        a, b, c = _before(p, stride, taps, row + 3, n3, o3, b, c, u2, history, offset, column, CH)
+        _emit(out, out_stride, row + 3, end, a, b, c, u3, w0, w1, w2, w3, at, scale, normed)
+        a, b, c = b, c, u3
 
 
 def launch(
@@ -105,18 +152,23 @@ def launch(
     tail_to: Tensor,
     offset: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """`taps` [T, K-1] and `tails` [V, K-1] int32 codes; `history` and `tail_to` [V] int64 addresses of [K-1, Ch] rows
-    in the projection's type (0 in `tail_to`: not kept), `offset` in bytes is added to each."""
+    """`taps` [T, 3] and `tails` [V, 3] int32 codes; `history` and `tail_to` [V] int64 addresses of [3, Ch] rows in the
+    projection's type (0 in `tail_to`: not kept), `offset` in bytes is added to each."""
     T = len(projected)
     Hk, Hv, d = heads
+    if weight.shape[1] != WIDTH:
+        raise ValueError(f"a convolution of {weight.shape[1]} taps: known is {WIDTH}")
     q, k = projected.new_empty(2, T, Hk, d)
     v = projected.new_empty(T, Hv, d)
     beta, g = projected.new_empty(2, T, Hv, dtype=torch.float32)
-    blocks = triton.cdiv(T, BLOCK_ROWS)
-    _kernel[(blocks + len(tails), 2 * Hk + Hv + 1)](
+    together = math.gcd(Hk, Hv, max(1, 1024 // d))  # heads a program: 1,024 channels, 16 bytes a thread, of one kind
+    groups = (2 * Hk + Hv) // together
+    stretch = max(LEAST_ROWS, min(MOST_ROWS, triton.next_power_of_2(triton.cdiv(T * groups, PROGRAMS))))
+    stretches = triton.cdiv(T, stretch)
+    _delta_inputs[(stretches + len(tails), groups + 1)](
         projected, projected.stride(0), taps, weight, A_log, dt_bias, history, tails, tail_to, offset,
-        q, k, v, beta, g, T, blocks,
-        HK=Hk, HV=Hv, HV_PAD=triton.next_power_of_2(Hv), D=d, K=weight.shape[1], ROWS=BLOCK_ROWS, num_warps=4,
+        q, k, v, beta, g, T, stretch, stretches,
+        HK=Hk, HV=Hv, HV_PAD=triton.next_power_of_2(Hv), D=d, H=together, num_warps=4,
     )  # fmt: skip
     return q, k, v, beta, g
 
