@@ -13,7 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mainspring.backend.cuda.layout import Job, Scratch, Shape, bucketed, buffer_bytes, exact, write
+from mainspring.backend.cuda.layout import (
+    Job,
+    Scratch,
+    Shape,
+    bucketed,
+    buffer_bytes,
+    exact,
+    host_tables,
+    write,
+)
 from mainspring.backend.cuda.network import Network, Tables
 from mainspring.backend.protocol import FloatArray
 
@@ -31,6 +40,8 @@ class Buffers:
         size = buffer_bytes(shape, network.grid)
         self.shape = shape
         self.host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+        self.host_bytes = self.host.numpy()
+        self.host_tables = host_tables(self.host_bytes, shape, network.grid)
         self.device = torch.empty(size, dtype=torch.uint8, device=weights.device)
         self.tables = Tables(self.device, shape, network.grid)
         self.kv = weights.new_empty(max(shape.view_rows, 1), 2, c.num_key_value_heads, c.head_dim)
@@ -44,7 +55,7 @@ class Buffers:
         scratch = Scratch(
             self.kv.data_ptr(), self.kv.stride(0) * element, self.recurrent.data_ptr(), self.recurrent.stride(0) * 4
         )
-        write(self.host.numpy(), job, self.shape, self.network.grid, scratch)
+        write(self.host_bytes, self.host_tables, job, self.shape, self.network.grid, scratch)
         self.device.copy_(self.host, non_blocking=True)
 
     def download(self, logits: Tensor, count: int) -> FloatArray:

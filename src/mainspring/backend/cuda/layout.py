@@ -8,6 +8,8 @@ sequences of no rows, items of no queries.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -35,17 +37,18 @@ class Job:
     label_ids: IntArray
     label_counts: IntArray
 
-    @property
+    @cached_property
     def view_lengths(self) -> IntArray:
         return np.array([len(tokens) for tokens in self.view_tokens], np.int64)
 
-    @property
+    @cached_property
     def past_lengths(self) -> IntArray:
+        """As they are when first asked for: a job is made, laid out and run, then the states move on."""
         return np.array([0 if state is None else state.length for state in self.states], np.int64)
 
     @property
     def rows(self) -> int:
-        return int(self.view_lengths.sum()) + len(self.branch_tokens)
+        return int(np.add.reduce(self.view_lengths)) + len(self.branch_tokens)
 
 
 class Grid(NamedTuple):
@@ -96,14 +99,18 @@ def exact(job: Job, grid: Grid) -> Shape:
 
     def cut(rows: IntArray) -> tuple[int, int]:
         counts = -(-rows // grid.branch_rows)
-        return int((counts * splits).sum()), int(counts.sum())
+        return int(counts @ splits), int(np.add.reduce(counts))
 
     rows_a_view, asked = _by_view(job, queries), _by_view(job, np.ones_like(queries))
     return Shape(
-        int(lengths.sum()), len(job.branch_tokens), views, len(queries), len(job.label_ids),
-        int((-(-lengths // ragged.CHUNK_ROWS)).sum()), int((-(-lengths // grid.view_rows)).sum()),
+        job.rows - len(job.branch_tokens), len(job.branch_tokens), views, len(queries), len(job.label_ids),
+        _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
         *cut(rows_a_view), *cut(asked), long=len(queries) > 0 and int(queries.max()) > ragged.CHUNK_ROWS,
     )  # fmt: skip
+
+
+def _tiles(lengths: IntArray, rows: int) -> int:
+    return int(np.add.reduce(-(-lengths // rows)))
 
 
 def bucketed(shape: Shape, grid: Grid) -> Shape:
@@ -130,8 +137,9 @@ def _power(count: int) -> int:
     return 1 << (count - 1).bit_length() if count else 0
 
 
-def fields(shape: Shape, grid: Grid) -> list[tuple[str, tuple[int, ...], int]]:
-    """(name, size, bytes of an element) in the order of the buffer; the wide ones first, so that all are aligned."""
+@lru_cache(maxsize=256)
+def fields(shape: Shape, grid: Grid) -> tuple[tuple[str, tuple[int, ...], int, int], ...]:
+    """(name, size, first byte, end) in the order of the buffer; the wide ones first, so that all are aligned."""
     s, memory = shape, grid.memory
     wide: list[tuple[str, tuple[int, ...]]] = [
         ("history", (s.views,)), ("tail_to", (s.views,)), ("sources", (s.views, 2)), ("targets", (s.views, 2)),
@@ -147,22 +155,34 @@ def fields(shape: Shape, grid: Grid) -> list[tuple[str, tuple[int, ...], int]]:
         ("last_items", (s.last_items, tiles.ITEM)), ("last_tiles", (s.last_tiles, 4)),
         ("label_rows", (s.labels,)), ("label_ids", (s.labels,)),
     ]  # fmt: skip
-    return [(name, size, 8) for name, size in wide] + [(name, size, 4) for name, size in narrow]
+    sizes = [(name, size, 8) for name, size in wide] + [(name, size, 4) for name, size in narrow]
+    lengths = [math.prod(size) * element for _, size, element in sizes]
+    spans = zip(sizes, lengths, accumulate(lengths), strict=True)
+    return tuple((name, size, end - length, end) for (name, size, _), length, end in spans)
+
+
+WIDE = frozenset({"history", "tail_to", "sources", "targets", "forks", "stores"})
+"""Tables of addresses, int64; all others are int32."""
 
 
 def buffer_bytes(shape: Shape, grid: Grid) -> int:
-    return sum(math.prod(size) * element for _, size, element in fields(shape, grid))
+    return fields(shape, grid)[-1][3]
 
 
-def write(buffer: NDArray[np.uint8], job: Job, shape: Shape, grid: Grid, scratch: Scratch) -> None:
-    """Fill `buffer` (of `buffer_bytes`) with the tables of `job`, padded to `shape`."""
+def host_tables(buffer: NDArray[np.uint8], shape: Shape, grid: Grid) -> dict[str, Table]:
+    """The tables in `buffer`, of `buffer_bytes`."""
     tables: dict[str, Table] = {}
-    at = 0
-    for name, size, element in fields(shape, grid):
-        end = at + math.prod(size) * element
-        typed: Table = buffer[at:end].view(np.int64) if element == 8 else buffer[at:end].view(np.int32)
+    for name, size, begin, end in fields(shape, grid):
+        part = buffer[begin:end]
+        typed: Table = part.view(np.int64) if name in WIDE else part.view(np.int32)
         tables[name] = typed.reshape(size)
-        at = end
+    return tables
+
+
+def write(
+    buffer: NDArray[np.uint8], tables: Mapping[str, Table], job: Job, shape: Shape, grid: Grid, scratch: Scratch
+) -> None:
+    """Fill `buffer`, whose tables are `tables`, with those of `job`, padded to `shape`."""
     buffer.fill(0)
     lengths, past, queries = job.view_lengths, job.past_lengths, job.branch_lengths
     _write_addresses(tables, job, lengths, past, scratch)

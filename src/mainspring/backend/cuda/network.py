@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mainspring.backend.cuda.layout import Grid, Shape, fields
+from mainspring.backend.cuda.layout import WIDE, Grid, Shape, fields
 from mainspring.model.hybrid import Block, GatedAttention, GatedDeltaNet, Hybrid
 from mainspring.ops.attention import triton as attention
 from mainspring.ops.attention_inputs import triton as attention_inputs
@@ -58,12 +58,9 @@ class Tables:
     """Views of one device buffer by name, see `layout.fields`."""
 
     def __init__(self, buffer: Tensor, shape: Shape, grid: Grid) -> None:
-        at = 0
         named: dict[str, Tensor] = {}
-        for name, size, element in fields(shape, grid):
-            end = at + torch.Size(size).numel() * element
-            named[name] = buffer[at:end].view(torch.int64 if element == 8 else torch.int32).view(size)
-            at = end
+        for name, size, begin, end in fields(shape, grid):
+            named[name] = buffer[begin:end].view(torch.int64 if name in WIDE else torch.int32).view(size)
         self.of = SimpleNamespace(**named)
 
 
