@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from mainspring.train.arrays import Ragged, Rows, TrainingData
-from mainspring.train.batches import BESIDE, LEAST, MOST, WIDTHS, Batches, template_edges
+from mainspring.train.batches import BESIDE, DRAWN, LEAST, MOST, WIDTHS, Batches, template_edges
 from mainspring.train.graphs import Replayed
 from mainspring.train.network import Batch, next_token_loss
 
@@ -58,6 +58,16 @@ def test_an_epoch_draws_by_cell_and_every_batch_has_one_of_few_shapes(data: Trai
         assert step.branches.shape == (*plan.rows.shape, plan.cap)
         assert (step.weight[plan.rows < 0] == 0).all()
         assert (step.view_lengths <= plan.width).all()
+
+
+def test_a_group_with_a_share_is_drawn_that_much_less(data: TrainingData) -> None:
+    [(name, share)] = [(name, share) for name, share in DRAWN.items() if name == "persona_seen"]
+
+    def count(group: str) -> int:
+        named = dataclasses.replace(data, groups=np.array([group]))
+        return sum(int((plan.rows >= 0).sum()) for plan in Batches(named, seed=1, tokens=TOKENS, branches=4).epoch(0))
+
+    assert count(name) == pytest.approx(share * count("rules"), rel=0.1)
 
 
 def test_epochs_differ_and_repeat_by_number(data: TrainingData) -> None:

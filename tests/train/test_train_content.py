@@ -1,16 +1,19 @@
 """What the training content promises: sentences format, negatives are sure, mended replies meet the wish."""
 
 import random
+import re
 
 import pytest
 
 from mainspring.train import splits
+from mainspring.train.content import changed
 from mainspring.train.content import kinds as k
 from mainspring.train.content.constraints import CONSTRAINTS, Constraint, constrained
 from mainspring.train.content.echoes import ECHOES, echoed
 from mainspring.train.content.examples import ABSENT, PRESENT
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.insertions import insertion_examples
+from mainspring.train.content.repeats import TWICES, repeated
 from mainspring.train.content.slots import values
 from mainspring.train.sources import Conversation, exchange
 
@@ -70,6 +73,11 @@ def test_a_mended_reply_keeps_the_wish_and_a_plain_one_may_not(constraint: Const
     assert seen == {True, False}
 
 
+def pattern(template: str) -> str:
+    """What a template with a slot may read like; the slot is a group."""
+    return re.sub(r"\\{\w+\\}", r"((?:(?!\\. )[\\w@. -])+?)", re.escape(template))
+
+
 def test_an_echo_is_wrong_exactly_where_it_says_so() -> None:
     slots = {echo.behavior.key: echo for echo in ECHOES}
     wrong = 0
@@ -81,10 +89,30 @@ def test_an_echo_is_wrong_exactly_where_it_says_so() -> None:
             user, reply = Facts(span).users[0], Facts(span).reply
             if "wrong_city" in told:
                 assert any(city in user and city in reply for city in k.CITIES)
+        for key, v in told.items():
+            if key in changed.BY_KEY:
+                user, reply = Facts(span).users[0], Facts(span).reply
+                given = {value for told in changed.BY_KEY[key].told for value in re.findall(pattern(told), user)}
+                assert given
+                said = [value for value in given if re.search(rf"(?<![\w-]){re.escape(value)}(?![\w-])", reply)]
+                assert bool(said) != v, (key, given, reply)
     assert 50 < wrong < 150
     assert set(slots) == {"wrong_name", "wrong_number", "wrong_date", "wrong_city", "wrong_amount", "wrong_product",
-                          "wrong_year", "wrong_company", "wrong_time"}  # fmt: skip
+                          "wrong_year", "wrong_company", "wrong_time", *changed.BY_KEY}  # fmt: skip
 
 
 def test_the_splits_of_texts_are_disjoint_by_construction() -> None:
     assert {splits.text_split(f"t/{i}") for i in range(300)} == {0, 1, 2}
+
+
+def test_a_part_is_said_twice_exactly_where_it_says_so() -> None:
+    seen = set()
+    for seed in range(200):
+        span, told = repeated("A reply that was there before.", random.Random(seed))
+        reply = Facts(span).reply
+        for key, twice in told.items():
+            seen.add((key, twice))
+            [sort] = [t for t in TWICES if t.key == key]
+            counts = [len(re.findall(pattern(part), reply)) for part in sort.parts]
+            assert max(counts) == 1 + twice, (key, reply)
+    assert seen == {(t.key, twice) for t in TWICES for twice in (True, False)}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.train.content import changed, patterns
 from mainspring.train.content import kinds as k
-from mainspring.train.content import patterns
 from mainspring.train.content import persona as p
 from mainspring.train.content.constraints import CONSTRAINTS, Wish
 from mainspring.train.content.examples import ABSENT, rule_examples
@@ -21,6 +21,7 @@ from mainspring.train.content.persona_examples import (
     trait_behavior,
     user_behavior,
 )
+from mainspring.train.content.repeats import BEHAVIORS as REPEATS
 from mainspring.train.content.rules import RULES, WORD, argument_behavior
 from mainspring.train.content.structural import CALIBRATION_EDITS, EDITS, MARKS, TEST_EDITS
 from mainspring.train.content.wordings import more, tables
@@ -30,7 +31,7 @@ SOURCES = Path(__file__).parents[2] / "data" / "sources"
 HELD_EDITS = {*TEST_EDITS, *CALIBRATION_EDITS}
 KNOWN = {
     "rules": {rule.behavior.key for rule in RULES},
-    "edits": {*EDITS, *MARKS} - HELD_EDITS,
+    "edits": {*EDITS, *MARKS} - HELD_EDITS - set(changed.BY_KEY) - set(REPEATS),
     "kinds": {kind.key for kind in k.TRAIN_KINDS},
     "phrases": set(TRAINED),
     "parametrised": {"reply_word", "user_word", "tool_named", "tool_argument"},

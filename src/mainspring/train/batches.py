@@ -19,7 +19,9 @@ from mainspring.train.splits import TRAIN
 CAPS, CAP_CHANCES = (40, 96), (0.85, 0.15)  # raised where a template's questions are longer
 WIDTHS = np.array([32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536])  # of padded views, then multiples of 512
 MOST, LEAST, BESIDE = 1500, 250, 2.0  # rows of a cell an epoch: limits, and how many for each one that says present
-DRAWN = {"persona_other": 0.35}  # a share of what its cells would have drawn: another trait is likely absent
+# Shares of what their cells would have drawn. That another trait is absent is likely anyhow; statements seen more than
+# two or three times are learned by heart, and marks of unseen families fall (docs/scorer.md).
+DRAWN = {"persona_other": 0.2, "persona_seen": 0.25, "persona_forms": 0.3}
 GROUP_WEIGHT = {"natural": 0.3}
 
 
@@ -69,8 +71,8 @@ class Batches:
         label, groups = rows.label[self.rows].astype(np.int64), len(self.data.groups)
         cell = (behavior * 3 + label) * groups + rows.group[self.rows]
         drawn = np.array([DRAWN.get(str(name), 1.0) for name in self.data.groups])[rows.group[self.rows]]
-        wanted = drawn * np.where(label == 0, MOST, np.clip(BESIDE * present, LEAST, MOST))
-        chance: Array = np.minimum(1.0, wanted / np.bincount(cell)[cell])
+        wanted = np.where(label == 0, MOST, np.clip(BESIDE * present, LEAST, MOST))
+        chance: Array = drawn * np.minimum(1.0, wanted / np.bincount(cell)[cell])
         return chance
 
     def _sort_wordings(self) -> None:

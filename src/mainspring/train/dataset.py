@@ -25,7 +25,12 @@ from mainspring.train.content.examples import Example, Row, rng_for, rule_exampl
 from mainspring.train.content.insertions import insertion_examples
 from mainspring.train.content.persona_examples import persona_examples, text_id_of
 from mainspring.train.content.phrasing import Behavior, definitions
-from mainspring.train.content.structural import pools_of, structural_examples, with_tools
+from mainspring.train.content.structural import (
+    constructed_examples,
+    pools_of,
+    structural_examples,
+    with_tools,
+)
 from mainspring.train.sources import conversations, statements
 from mainspring.train.splits import CALIBRATION, SPLITS, TEST, TRAIN
 
@@ -44,6 +49,7 @@ def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:
     yield from rule_examples(talk)
     yield from insertion_examples(talk, _rounds, _held_kinds)
     yield from structural_examples(talk, pools)
+    yield from (e for e in constructed_examples(pools) if kept(e.text_id))
     short = [c for c in talk if sum(len(m.text) for m in (*c.span.input, *c.span.output)) < 900]
     yield from persona_examples((s for s in statements(folder) if kept(text_id_of(s))), short)
 
@@ -60,10 +66,8 @@ def _held_kinds(text_id: str) -> tuple[kinds.Kind, ...]:
 
 @lru_cache(4096)
 def wordings(behavior: Behavior, *, test: bool) -> list[str]:
-    if behavior.base in ("persona", "user_persona"):
-        return list(behavior.test if test else behavior.train)
     found = definitions(behavior, test=test)
-    if ":" in behavior.key:
+    if ":" in behavior.key and not behavior.whole:
         return rng_for("wording", behavior.key).sample(found, min(PARAMETER_WORDINGS, len(found)))
     return found
 

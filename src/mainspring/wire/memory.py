@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mainspring.wire.errors import Close, WireError
+from mainspring.wire.records import one_line
 from mainspring.wire.transport import HIGH_BYTES, LOW_BYTES, STUCK_BYTES, Accept, Identity, Lost, Receiver
 
 CallLater = Callable[[float, Callable[[], None]], object]
@@ -82,7 +83,7 @@ class MemoryConnection:
         if not self._open or self._closing:
             return
         self._closing = True
-        self._later(self._network.delay_s(0), lambda: self._finish(Lost(close, message, remote=True)))
+        self._later(self._network.delay_s(0), lambda: self._finish(Lost(close, one_line(message), remote=True)))
         self._network.call_later(0.0, lambda: self.lose(Lost(close, message)))
 
     def lose(self, lost: Lost) -> None:

@@ -67,17 +67,22 @@ class TcpConnection(asyncio.Protocol):
         if self._lost is not None:
             return
         if self._mux.backlog_bytes + len(data) > STUCK_BYTES:
-            self.close(Close.LIMIT, "the peer does not read")
+            self._mux.close(Close.LIMIT, "the peer does not read")
+            self._end(Lost(Close.LIMIT, "the peer does not read"))
+            self._soon()
             return
         self._mux.write(stream, data, end)
         self._high = self._high or self._mux.backlog_bytes > HIGH_BYTES
         self._soon()
 
     def close(self, close: Close, message: str = "") -> None:
+        """The receiver hears of it when the peer has closed too, so has our last words, or the linger is over: a
+        process may end then."""
         if self._lost is not None:
             return
         self._mux.close(close, message)
-        self._end(Lost(close, message))
+        self._lost = Lost(close, message)
+        self._linger()
         self._soon()
 
     def abort(self) -> None:
@@ -168,13 +173,17 @@ class TcpConnection(asyncio.Protocol):
         self._soon()
 
     def _end(self, lost: Lost) -> None:
-        """The receiver hears it with the next turn; what was written goes out until the linger is over."""
+        """Nobody here asked for it: the receiver hears it with the next turn, to give its work to others; what was
+        written goes out until the linger is over."""
         if self._lost is None:
             self._lost = lost
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_later(LINGER_S, self._socket.abort)
+            self._linger()
             self._loop.call_soon(self._tell)
+
+    def _linger(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(LINGER_S, self._socket.abort)
 
     def _tell(self) -> None:
         if self._told or self._lost is None:

@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 
 from mainspring.text.span import Span
+from mainspring.train.content import changed
 from mainspring.train.content.phrasing import Behavior
 from mainspring.train.content.slots import values
 from mainspring.train.content.wordings import more
@@ -22,6 +23,12 @@ def _of(key: str, train: str, test: str, told: str, repeated: str, slots: str) -
     split = (tuple(part.strip() for part in text.split("|")) for text in (train, told, repeated))
     clauses, first, second = split
     return Echo(Behavior(key, (*clauses, *more("edits", key)), (test,), ("text",)), first, second, tuple(slots.split()))
+
+
+def _sort(sort: changed.Sort) -> Echo:
+    behavior = Behavior(sort.key, changed.clauses(sort), (changed.unseen(sort),), ("text",))
+    told, repeated = (tuple(t.replace("{v}", f"{{{sort.key}}}") for t in texts) for texts in (sort.told, sort.repeated))
+    return Echo(behavior, told, repeated, (sort.key,))
 
 
 ECHOES: tuple[Echo, ...] = (
@@ -61,12 +68,18 @@ ECHOES: tuple[Echo, ...] = (
         "a time of day in the reply differs from the one in the conversation", "the response mistakes the hour given",
         "I can come at {hour} o'clock.|Call me at {hour} o'clock.|The train leaves at {hour} o'clock.",
         "{hour} o'clock is fine.|I have noted {hour} o'clock.|So at {hour} o'clock.", "hour"),
+    *map(_sort, changed.SORTS),
 )  # fmt: skip
 # Echoes whose fault makes another one true as well: of that one nothing is said then.
 INCLUDES = {
-    "wrong_number": {"wrong_amount", "wrong_year", "wrong_date", "wrong_time"},
+    "wrong_number": {
+        "wrong_amount", "wrong_year", "wrong_date", "wrong_time", "wrong_phone_number", "wrong_room", "wrong_age",
+        "wrong_weight", "wrong_size", "wrong_street", "wrong_booking_code", "wrong_flight",
+    },
     "wrong_name": {"wrong_company"},
-}
+    "wrong_city": {"wrong_country", "wrong_street"},
+    "wrong_product": {"wrong_vehicle", "wrong_dish", "wrong_drink", "wrong_instrument"},
+}  # fmt: skip
 BEHAVIORS = {echo.behavior.key: echo.behavior for echo in ECHOES}
 
 
@@ -92,4 +105,5 @@ def echoed(filler: str, rng: random.Random) -> tuple[Span, dict[str, bool | None
 
 
 def _slots(rng: random.Random) -> dict[str, str]:
-    return values(rng) | {"long": str(rng.randint(10_000, 9_999_999)), "hour": str(rng.randint(1, 12))}
+    sorts = {sort.key: sort.draw(rng) for sort in changed.SORTS}
+    return values(rng) | sorts | {"long": str(rng.randint(10_000, 9_999_999)), "hour": str(rng.randint(1, 12))}

@@ -7,11 +7,13 @@ holds already.
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 import msgspec
 
 from mainspring.text.span import Message, Span, Text
 from mainspring.train.content import kinds as k
+from mainspring.train.content import quotes
 from mainspring.train.content.examples import ABSENT, PRESENT, UNTOLD, Example, Row, rng_for, rule_rows
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.phrasing import Behavior
@@ -21,11 +23,19 @@ from mainspring.train.sources import Conversation, message
 SHORT_SHARE = 0.35  # of edits in a short exchange, where there is less to look through
 HELD_SHARE = 0.4  # of edits of held-out texts that show a held-out kind
 SHORT = ("Can you help me?", "What do you say?", "Hello.", "I have a question about this.", "Please go on.", "And now?")
+BY_QUOTE = 0.4  # how often a row of a kind is also asked about by what its sentences say
 GIVEN = ("Here is what I have: {}", "I found this: {}", "For your records: {}", "My notes say {}")
 
 
 def behavior_of(kind: k.Kind) -> Behavior:
     return Behavior(kind.key, kind.clauses, (kind.test,), ("text",))
+
+
+@cache
+def like(kind: k.Kind) -> Behavior:
+    """Asked about in training alone: held-out texts are asked about in the words that users have."""
+    rng = rng_for("like", kind.key)
+    return quotes.like(kind.key, [text.format(**values(rng)) for text in kind.sentences])
 
 
 def group_of(key: str) -> str:
@@ -72,6 +82,8 @@ def _edited(conversation: Conversation, held: Sequence[k.Kind], rng: random.Rand
             told[second.key] = PRESENT
     rows = [Row(behavior_of(k.BY_KEY[key]), value, group_of(key)) for key, value in told.items()]
     rows += _absent(Facts(span), original, [kind, second], held, rng, 5)
+    if not held:
+        rows += [Row(like(k.BY_KEY[row.behavior.key]), row.label, "edits") for row in rows if rng.random() < BY_QUOTE]
     if rng.random() < 0.03:
         span, rows = Span(span.input), [Row(r.behavior, UNTOLD, r.group) for r in rows]
     rows += rule_rows(Facts(span), 3, rng)

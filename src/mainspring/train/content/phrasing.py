@@ -22,12 +22,14 @@ TEST_FRAMES = ("It is the case that {c}.", "{C} (yes or no).", "We look for this
 
 @dataclass(frozen=True)
 class Behavior:
-    """`train` and `test` are clauses; `base` groups the behaviors that one name stands for in the marks."""
+    """`train` and `test` are clauses, or definitions as they stand where `whole` says so; `base` groups the behaviors
+    that one name stands for in the marks."""
 
     key: str
     train: tuple[str, ...]
     test: tuple[str, ...]
     needs: tuple[str, ...] = field(default=())  # what a span must show for the behavior to be told: see `facts`
+    whole: bool = False
 
     @property
     def base(self) -> str:
@@ -39,6 +41,8 @@ def framed(clause: str, frames: tuple[str, ...]) -> list[str]:
 
 
 def definitions(behavior: Behavior, *, test: bool) -> list[str]:
-    """Every wording: seen clauses in seen frames, or unseen clauses in unseen frames."""
+    """Every wording: seen clauses in seen frames, or unseen clauses in unseen frames; whole ones as they are."""
     clauses, frames = (behavior.test, TEST_FRAMES) if test else (behavior.train, FRAMES)
+    if behavior.whole:
+        return list(clauses)
     return [text for clause in clauses for text in dict.fromkeys(framed(clause, frames))]

@@ -20,6 +20,8 @@ from mainspring.train.content.echoes import echoed, other_number
 from mainspring.train.content.examples import UNTOLD, Example, Row, label, rng_for, rule_rows
 from mainspring.train.content.facts import Facts, numbers, text
 from mainspring.train.content.phrasing import Behavior
+from mainspring.train.content.repeats import BEHAVIORS as REPEAT_BEHAVIORS
+from mainspring.train.content.repeats import repeated
 from mainspring.train.content.slots import values
 from mainspring.train.content.wordings import more
 from mainspring.train.sources import Conversation, exchange, message
@@ -76,7 +78,8 @@ EDITS: dict[str, Behavior] = dict(
                   "a word is doubled by mistake in the answer", "the response contains an accidental word repetition"),
     )
 )  # fmt: skip
-EDITS |= ECHO_BEHAVIORS | CONSTRAINT_BEHAVIORS
+EDITS |= ECHO_BEHAVIORS | CONSTRAINT_BEHAVIORS | REPEAT_BEHAVIORS
+CONSTRUCTED = 8000  # conversations made whole, half of them with values to compare, half with things said twice
 MARKS = dict(
     (
         _behavior("made_up_facts", "the reply states made-up facts|the assistant hallucinates|"
@@ -126,12 +129,20 @@ def structural_examples(found: Sequence[Conversation], pools: Pools) -> Iterator
         facts = Facts(conversation.span)
         rng = rng_for("structure", conversation.text_id, conversation.source, facts.reply)
         makers = _TOOL_MAKERS if facts.calls else _TEXT_MAKERS
-        for maker in rng.sample(makers, min(len(makers), 3)):
+        for maker in dict.fromkeys(rng.sample(makers, min(len(makers), 6))):
             if made := maker(conversation, facts, pools, rng):
                 yield _example(conversation, *made, rng)
         for key, present in conversation.marks:
             rows = (Row(MARKS[key], label(present), "natural", 0.85), *rule_rows(facts, 2, rng))
             yield Example(conversation.span, conversation.text_id, conversation.source, rows)
+
+
+def constructed_examples(pools: Pools) -> Iterator[Example]:
+    for number in range(CONSTRUCTED):
+        rng = rng_for("constructed", number)
+        filler = rng.choice(pools.replies).split("\n")[0][:200] if rng.random() < 0.3 else ""
+        span, told = (echoed if number % 2 else repeated)(filler, rng)
+        yield _example(Conversation(span, f"constructed/{number}", "constructed"), span, told, rng)
 
 
 def _example(conversation: Conversation, span: Span, told: dict[str, bool | None], rng: random.Random) -> Example:
@@ -377,6 +388,10 @@ def _copied(conversation: Conversation, facts: Facts, pools: Pools, rng: random.
     }
 
 
+def _repeats(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
+    return repeated(facts.reply[:600] if rng.random() < 0.6 else "", rng)
+
+
 _STUTTER = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
 _TEXT_MAKERS: list[Maker] = [
     _copied,
@@ -385,6 +400,7 @@ _TEXT_MAKERS: list[Maker] = [
     _echo,
     _cut_off,
     _doubled,
+    _repeats,
     _off_topic,
     _off_topic,
     _constraint,
