@@ -9,11 +9,12 @@ import torch
 from mainspring.backend.cuda import backend as module
 from mainspring.backend.cuda.backend import CudaBackend
 from mainspring.backend.cuda.explain import check, describe
-from mainspring.backend.cuda.layout import Grid, Job, Shape, bucketed, buffer_bytes, exact, round_rows
+from mainspring.backend.cuda.layout import Grid, Job, Shape, bucketed, buffer_bytes, exact, fields, round_rows
 from mainspring.backend.cuda.memory import LEAST_ROWS, MOST_ROWS, bytes_a_row, pass_rows
 from mainspring.backend.protocol import PackedPass, open_backend
 from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
+from mainspring.ops.gated_delta.triton import slices_of
 from support.kernels import DEVICE
 from support.models import random_tokens, tiny_config, tiny_model
 from support.passes import one_pass
@@ -223,6 +224,29 @@ def test_buckets_are_few() -> None:
         assert buffer_bytes(large, grid) < 40 * large.rows + 20_000
         shapes.add(large)
     assert len(shapes) < 40
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64, 333])
+def test_every_table_is_aligned(rows: int) -> None:
+    """Of pointers, kernels know only whether they are multiples of 16; one that is not means another compilation."""
+    shape = Shape(rows, rows + 1, 3, 5, 7, 9, 3, 5, 3, 1, 1, long=False)
+    ends = 0
+    for _, _, begin, end in fields(shape, Grid(32, 64, 16, 64, 3)):
+        assert begin % 16 == 0
+        assert begin >= ends
+        ends = end
+
+
+def test_warming_up_meets_every_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the walk's slices, by the number of views, and of the fork, by the length of branches."""
+    device, jobs = backend(), []
+    monkeypatch.setattr(device._runner, "launch", lambda job, _: jobs.append(job))
+    device.warm()
+    heads = device._network.heads
+    met = {slices_of(len(job.states) * heads.values, heads.size) for job in jobs}
+    assert met == {slices_of(views * heads.values, heads.size) for views in range(1, 5000)}
+    assert len(met) > 1
+    assert {exact(job, device._network.grid).long for job in jobs} == {False, True}
 
 
 def test_shapes_without_a_kernel_are_refused() -> None:

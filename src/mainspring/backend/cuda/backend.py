@@ -13,7 +13,7 @@ import torch
 from mainspring.backend.cuda import memory
 from mainspring.backend.cuda.explain import check, describe
 from mainspring.backend.cuda.graphs import GRAPH_ROWS, Runner
-from mainspring.backend.cuda.layout import NONE, Job
+from mainspring.backend.cuda.layout import NONE, Job, exact
 from mainspring.backend.cuda.network import Network
 from mainspring.backend.cuda.state import CudaState
 from mainspring.backend.handles import Handles
@@ -21,7 +21,10 @@ from mainspring.backend.protocol import NO_STATE, FloatArray, IntArray, Limits, 
 from mainspring.errors import DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid
+from mainspring.ops.gated_delta import triton as gated_delta
+from mainspring.ops.ragged import CHUNK_ROWS
 
+MOST_DOUBLINGS = 12
 _NUMERICS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
@@ -44,9 +47,25 @@ class CudaBackend:
         """bf16 on the current CUDA device. CheckpointError for the folder, DeviceError where there is no device."""
         device = describe().require()
         try:
-            return cls(load_hybrid(path, dtype=torch.bfloat16, device=device))
+            backend = cls(load_hybrid(path, dtype=torch.bfloat16, device=device))
+            backend.warm()
+            return backend
         except torch.OutOfMemoryError as error:
             raise DeviceMemoryError(f"the weights do not fit the device: {_first_line(error)}") from None
+
+    @torch.inference_mode()
+    def warm(self) -> None:
+        """Compile every kernel that a pass of this model can need, so that none is compiled in the middle of one.
+
+        Half a minute the first time on a machine; the compiler keeps what it made. Variants follow from how many views
+        share the device and from whether a branch has more than one chunk.
+        """
+        heads = self._network.heads
+        views = {gated_delta.slices_of(heads.values << n, heads.size): 1 << n for n in range(MOST_DOUBLINGS, -1, -1)}
+        for count, rows in (*((count, 1) for count in views.values()), (1, CHUNK_ROWS + 1)):
+            zeros, one = np.zeros(rows, np.int64), np.ones(1, np.int64)
+            job = Job([zeros[:1]] * count, [None] * count, zeros, one * rows, one - 1, one, one)
+            self._runner.launch(job, exact(job, self._network.grid))
 
     @property
     def device(self) -> str:

@@ -139,7 +139,8 @@ def _power(count: int) -> int:
 
 @lru_cache(maxsize=256)
 def fields(shape: Shape, grid: Grid) -> tuple[tuple[str, tuple[int, ...], int, int], ...]:
-    """(name, size, first byte, end) in the order of the buffer; the wide ones first, so that all are aligned."""
+    """(name, size, first byte, end) in the order of the buffer. All begin at multiples of ALIGN: kernels are compiled
+    anew for pointers that do not, which takes seconds in the middle of a pass."""
     s, memory = shape, grid.memory
     wide: list[tuple[str, tuple[int, ...]]] = [
         ("history", (s.views,)), ("tail_to", (s.views,)), ("sources", (s.views, 2)), ("targets", (s.views, 2)),
@@ -157,10 +158,14 @@ def fields(shape: Shape, grid: Grid) -> tuple[tuple[str, tuple[int, ...], int, i
     ]  # fmt: skip
     sizes = [(name, size, 8) for name, size in wide] + [(name, size, 4) for name, size in narrow]
     lengths = [math.prod(size) * element for _, size, element in sizes]
-    spans = zip(sizes, lengths, accumulate(lengths), strict=True)
-    return tuple((name, size, end - length, end) for (name, size, _), length, end in spans)
+    begins = accumulate((-(-length // ALIGN) * ALIGN for length in lengths), initial=0)
+    return tuple(
+        (name, size, begin, begin + length)
+        for (name, size, _), length, begin in zip(sizes, lengths, begins, strict=False)
+    )
 
 
+ALIGN = 16
 WIDE = frozenset({"history", "tail_to", "sources", "targets", "forks", "stores"})
 """Tables of addresses, int64; all others are int32."""
 

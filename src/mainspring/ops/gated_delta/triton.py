@@ -186,7 +186,7 @@ def scan(
         q, k, v, beta, g, chunks, W, U, P, C,
         HK=Hk, HV=Hv, D=dk, DV=dv, EXACT=exact, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
     )  # fmt: skip
-    slices = slices or _slices(len(spans) * Hv, dv)
+    slices = slices or slices_of(len(spans) * Hv, dv)
     _walk[(slices, Hv, len(spans))](
         q, k, W, U, P, C, spans, sources, targets, layer, o,
         HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=exact, num_warps=WALK.warps, num_stages=WALK.stages,
@@ -220,8 +220,10 @@ def fork(
     )  # fmt: skip
 
 
-def _slices(heads: int, dv: int) -> int:
-    """Programs of a walk are few and long: cut dv until a device of 132 multiprocessors is full, but not below 32. A
+def slices_of(heads: int, dv: int) -> int:
+    """Into how many slices of dv a walk of so many heads, of all views together, is cut.
+
+    Programs of a walk are few and long: cut dv until a device of 132 multiprocessors is full, but not below 32. A
     state wider than 64 does not fit a program's registers."""
     return max(dv // 64, min(dv // 32, triton.next_power_of_2(triton.cdiv(128, heads))), 1)
 
