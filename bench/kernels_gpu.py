@@ -221,8 +221,8 @@ def rows(repeats: int) -> None:
     taps = put(ragged.tap_table([T], ragged.fresh(1, 3)))
     none = torch.zeros(0, dtype=torch.long, device="cuda")
     conv, a, b = draw(heads.channels, 4), torch.rand(16, device="cuda"), torch.rand(16, device="cuda")
-    for block in (8, 16, 32, 64):
-        delta_inputs.BLOCK_ROWS = block
+    for block in (16, 32, 64, 128):
+        delta_inputs.MOST_ROWS = block
         show(
             f"conv, norms, gates, {block} rows",
             lambda: delta_inputs.launch(
