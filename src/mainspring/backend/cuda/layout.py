@@ -46,6 +46,13 @@ class Job:
         """As they are when first asked for: a job is made, laid out and run, then the states move on."""
         return np.array([0 if state is None else state.length for state in self.states], np.int64)
 
+    @cached_property
+    def asked(self) -> tuple[IntArray, IntArray]:
+        """Branch rows of each view, and branches."""
+        views = len(self.states)
+        rows = np.bincount(self.branch_views, self.branch_lengths, minlength=views).astype(np.int64)
+        return rows, np.bincount(self.branch_views, minlength=views)
+
     @property
     def rows(self) -> int:
         return int(np.add.reduce(self.view_lengths)) + len(self.branch_tokens)
@@ -77,6 +84,13 @@ class Shape(NamedTuple):
     last_tiles: int
     long: bool
 
+    @cached_property
+    def asked(self) -> tuple[IntArray, IntArray]:
+        """Branch rows of each view, and branches."""
+        views = len(self.states)
+        rows = np.bincount(self.branch_views, self.branch_lengths, minlength=views).astype(np.int64)
+        return rows, np.bincount(self.branch_views, minlength=views)
+
     @property
     def rows(self) -> int:
         return self.view_rows + self.branch_rows
@@ -101,7 +115,7 @@ def exact(job: Job, grid: Grid) -> Shape:
         counts = -(-rows // grid.branch_rows)
         return int(counts @ splits), int(np.add.reduce(counts))
 
-    rows_a_view, asked = _by_view(job, queries), _by_view(job, np.ones_like(queries))
+    rows_a_view, asked = job.asked
     return Shape(
         job.rows - len(job.branch_tokens), len(job.branch_tokens), views, len(queries), len(job.label_ids),
         _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
@@ -262,7 +276,7 @@ def _write_questions(
     _put(tables, "last_first", first)
     _put(tables, "last_last", last)
     _put(tables, "last_rows", last + shape.view_rows)
-    for name, rows in (("", _by_view(job, queries)), ("last_", _by_view(job, np.ones_like(queries)))):
+    for name, rows in zip(("", "last_"), job.asked, strict=True):
         items, cut = tiles.branch_items(
             rows, keys, tables[name + "first"], tables[name + "last"], rows=grid.branch_rows, block=grid.branch_keys
         )
@@ -270,12 +284,6 @@ def _write_questions(
         _put(tables, name + "tiles", cut)
     _put(tables, "label_rows", np.repeat(np.arange(len(queries)), job.label_counts))
     _put(tables, "label_ids", job.label_ids)
-
-
-def _by_view(job: Job, amounts: IntArray) -> IntArray:
-    out = np.zeros(len(job.states), np.int64)
-    np.add.at(out, job.branch_views, amounts)
-    return out
 
 
 def _put(tables: Mapping[str, Table], name: str, values: Table) -> None:
