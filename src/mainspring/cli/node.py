@@ -19,6 +19,7 @@ import click
 @click.option(
     "--throttle", type=click.FloatRange(1, 1000), metavar="N", help="Make the device N times slower, for demos."
 )
+@click.option("--probe", type=click.FloatRange(0, 600), metavar="S", help="Seconds of measuring before it joins. [5]")
 @click.option("--config", "path", type=click.Path(dir_okay=False, path_type=Path), help="TOML with a [node] section.")
 def node(
     path: Path | None,
@@ -31,6 +32,7 @@ def node(
     alias: str | None,
     cache_mib: int | None,
     throttle: float | None,
+    probe: float | None,
 ) -> None:
     """Serve one model on one device to a router, for as long as it is wanted.
 
@@ -55,7 +57,7 @@ def node(
         path,
         {
             "join": join, "model": model, "tls": tls, "device": device, "threads": threads, "transport": transport,
-            "alias": alias, "cache_mib": cache_mib, "throttle": throttle,
+            "alias": alias, "cache_mib": cache_mib, "throttle": throttle, "probe_s": probe,
         },
     )  # fmt: skip
     for line in config.lines():
