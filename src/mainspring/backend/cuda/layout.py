@@ -84,13 +84,6 @@ class Shape(NamedTuple):
     last_tiles: int
     long: bool
 
-    @cached_property
-    def asked(self) -> tuple[IntArray, IntArray]:
-        """Branch rows of each view, and branches."""
-        views = len(self.states)
-        rows = np.bincount(self.branch_views, self.branch_lengths, minlength=views).astype(np.int64)
-        return rows, np.bincount(self.branch_views, minlength=views)
-
     @property
     def rows(self) -> int:
         return self.view_rows + self.branch_rows
