@@ -135,6 +135,7 @@ def read_config(path: Path | None, **flags: Any) -> FleetConfig:
             raise ConfigError(f"can't be read: {error.strerror or error}", param=where) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"is not TOML: {error}", param=where) from None
+    tree.pop("gateway", None)  # the same file's other reader
     base = Path() if path is None else path.parent
     for name, value in flags.items():
         if value is not None:

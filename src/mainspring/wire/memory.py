@@ -1,4 +1,4 @@
-"""A transport without sockets: for tests under virtual time, and for a node in its router's own process.
+"""A transport without sockets: for tests under virtual time, and for a gateway or node in its router's own process.
 
     left, right = connect(call_later, node_identity, router_identity, accept_dialer, accept_listener)
 
@@ -107,9 +107,11 @@ class MemoryConnection:
 
     def _deliver(self, stream: int) -> None:
         """Whichever piece's time this was: the stream's first one is what arrives."""
-        if not self._queues[stream]:
+        if not self._queues.get(stream):
             return
         data, end = self._queues[stream].popleft()
+        if end:
+            del self._queues[stream]  # nothing follows: a link that lasts has no end of streams
         self.backlog_bytes -= len(data)
         if self.other._open:
             self.other.receiver.data_received(stream, data, end)
@@ -119,8 +121,8 @@ class MemoryConnection:
                 self.receiver.writable()
 
     def _finish(self, lost: Lost) -> None:
-        for stream in self._queues:
-            while self._queues[stream] and self.other._open:
+        for stream in [*self._queues]:
+            while self._queues.get(stream) and self.other._open:
                 self._deliver(stream)
         self.other.lose(lost)
 

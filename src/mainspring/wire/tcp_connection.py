@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from typing import cast
 
 from mainspring.wire.errors import Close, WireError
 from mainspring.wire.mux import Data, Event, Mux, Reset
@@ -93,11 +94,11 @@ class TcpConnection(asyncio.Protocol):
     # -------------------------------------------------------------- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - for the types
-        self._socket = transport
+        # Not asserted: uvloop's transports do not derive from asyncio's.
+        self._socket = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{peername[0]}:{peername[1]}"
-        transport.set_write_buffer_limits(high=UNSENT_BYTES)
+        self._socket.set_write_buffer_limits(high=UNSENT_BYTES)
         with contextlib.suppress(OSError, AttributeError):  # not on every system
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
