@@ -204,3 +204,29 @@ def test_nan_beside_an_excuse_is_not_excused(
         assert len(each.failed) > 1
         assert (each.late, each.view_missing) == (False, False)
     fleet.empty()
+
+
+class Partial(Node):
+    """Of several parts the first fails; the rest is answered in less time."""
+
+    def _answer(self, work: m.Work, took: float) -> m.Done | m.Failed:
+        done = super()._answer(work, took)
+        if len(work.parts) == 1 or isinstance(done, m.Failed):
+            return done
+        rest = done.logits[4 * work.parts[0].labels :]
+        return m.Failed(fence=work.fence, reason="view_missing", failed=(0,), logits=rest, measured_s=0.6 * took)
+
+
+def test_the_time_of_a_pass_that_was_cut_short_teaches_nothing(fleet: Fleet) -> None:
+    """It is that of fewer rows than were sent."""
+    node, client = Partial(fleet, "ant", cost=Cost(0.2, 1e-5, 1e-5)), Client(fleet)
+    fleet.run(0.5)
+    streams = [client.open(submit(seed=n, slo="batch")) for n in range(24)]
+    fleet.run(30.0)
+    for stream in streams:
+        client.result(stream)
+    whole = sum(len(work.parts) == 1 for work in node.log)
+    assert 0 < whole < len(node.log)
+    [shown] = client.status().nodes
+    assert (shown.error_passes, shown.predicted_error) == (whole, pytest.approx(0.0, abs=0.05))
+    fleet.empty()
