@@ -12,7 +12,14 @@ SPLITS = ("train", "calibration", "test")
 TEST_SHARE, CALIBRATION_SHARE = 0.08, 0.05
 HELD_GROUPS = {"edits_unseen": TEST, "edits_calibration": CALIBRATION}
 # Rows of a (group, behavior, label) that a held-out split keeps.
-CAP = {"persona_unseen": 50, "persona_forms": 12, "persona_other": 6, "natural": 150, "edits_unseen": 60, "attitudes_unseen": 24}
+CAP = {
+    "persona_unseen": 50,
+    "persona_forms": 12,
+    "persona_other": 6,
+    "natural": 150,
+    "edits_unseen": 60,
+    "attitudes_unseen": 24,
+}
 # Rows of these are counted, and marked, by the base of a behavior.
 BY_BASE = ("rules", "attitudes_unseen")
 DEFAULT_CAP = 36

@@ -30,7 +30,15 @@ SURE, NEARLY_SURE, LIKELY = 1.0, 0.95, 0.85
 Told = tuple[Behavior, int, float]  # label, confidence
 Made = tuple[Span, list[Told]]
 TRAINED, UNSEEN = "attitudes", "attitudes_unseen"  # groups
-LINKS = (" ", " ", " But ", " Apart from that: ", " And then there's this. ", "\n", " Another thing. ", " That said, here is more: ")
+LINKS = (
+    " ",
+    " ",
+    " Apart from that: ",
+    " And then there's this. ",
+    "\n",
+    " Another thing. ",
+    " That said, here is more: ",
+)
 
 _ITSELF = re.compile(r"\b(?:it|itself)\b")
 _FIRST_PERSON = re.compile(r"\b(?:I|me|mine|myself)\b")

@@ -162,12 +162,14 @@ def other(stance: Stance, rng: random.Random) -> Stance:
     alike = _sharing(key, mine)
     if alike and rng.random() < 0.4:
         return stance.about(rng.choice(alike))
-    pool = topics()[key]
-    while True:
-        found = rng.choice(pool)
-        far = found.domain != mine.domain or mine.distinct or key == "willing"
-        if far and found.held == mine.held and not set(found.parts) & set(mine.parts):
-            return stance.about(found)
+    return stance.about(rng.choice(_far(key, mine)))
+
+
+@cache
+def _far(key: str, topic: Topic) -> tuple[Topic, ...]:
+    """Of another domain, if need be of the same, and surely something else."""
+    pool = [t for t in topics()[key] if t.held == topic.held and not set(t.parts) & set(topic.parts)]
+    return tuple(t for t in pool if topic.distinct or t.domain != topic.domain) or tuple(pool)
 
 
 @cache
