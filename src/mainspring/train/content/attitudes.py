@@ -220,10 +220,10 @@ def said(stance: Stance, rng: random.Random, count: int) -> list[str]:
     templates = list(kept(stance.attitude.said[stance.side], held=stance.topic.held))
     rng.shuffle(templates)
     names = list(product(*stance.names))
-    orders = [rng.sample(names, len(names)) for _ in templates]
-    texts = dict.fromkeys(
-        filled(template, order[turn])
-        for turn in range(len(names))
-        for template, order in zip(templates, orders, strict=True)
-    )
-    return list(texts)[:count]
+    rng.shuffle(names)
+    texts: dict[str, None] = {}
+    for turn, (at, template) in product(range(len(names)), enumerate(templates)):
+        if len(texts) == count:
+            break
+        texts[filled(template, names[(turn + at) % len(names)])] = None
+    return list(texts)
