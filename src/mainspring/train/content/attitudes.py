@@ -147,6 +147,7 @@ def topics() -> Mapping[str, tuple[Topic, ...]]:
             found[key] += _pairs(objects, f"{key}/{domain}") if attitudes()[key].swap else objects
     acts, purposes = (_objects(name, table("attitudes_acts")[name]) for name in ("acts", "purposes"))
     found["willing"] = list(_combined(acts, purposes))
+    found["aim"], found["ready"], found["duty"] = [*acts, *purposes], acts, acts
     found["claim"], found["expect"] = (list(_contradictions(name)) for name in ("claims", "events"))
     return {key: tuple(found[key]) for key in attitudes()}
 
