@@ -2,11 +2,13 @@
 #
 # Order of installation: the lock (hashes required, nothing resolved), then torch, then this package. torch comes from
 # no lock (its wheels differ by platform), so it is resolved under constraints cut from the lock: pip adds torch and its
-# accelerator wheels and fails rather than move anything else. `pip check` proves the result complete.
+# accelerator wheels and fails rather than move anything else (but triton, of which its CUDA wheels want their own
+# release). `pip check` proves the result complete.
 
 PYTHON ?= python3
 TORCH_VERSION := 2.13.0
 TORCH_INDEX ?=
+FUZZ ?= --runs=500
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +17,7 @@ LOCK_TOOLS := build/lock-tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types imports lock clean
+.PHONY: help demo test lint types imports fuzz lock clean
 
 help:
 	@echo 'make demo    score three shipped conversations with the embedded scorer'
@@ -23,6 +25,7 @@ help:
 	@echo 'make lint    ruff: rules and format'
 	@echo 'make types   mypy, strict'
 	@echo 'make imports the contracts between rooms'
+	@echo 'make fuzz    every fuzz target for a moment, with atheris (Linux on x86-64); FUZZ=--seconds=120 for longer'
 	@echo 'make lock    recompile requirements/*.lock with Python 3.11 (LOCK_FLAGS=--upgrade to raise every pin)'
 	@echo 'make clean   remove .venv, caches and builds'
 	@echo
@@ -46,6 +49,10 @@ types: $(VENV)/.dev
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports
 
+fuzz: $(VENV)/.dev
+	@if $(BIN)/python -c 'import atheris' 2>/dev/null; then $(BIN)/python fuzz/run.py all $(FUZZ); \
+	else echo 'no atheris for this system: the targets run under Hypothesis alone, with make test'; fi
+
 lock: $(LOCK_TOOLS)/.done
 	$(LOCK_TOOLS)/bin/python requirements/compile.py $(LOCK_FLAGS)
 
@@ -55,7 +62,7 @@ clean:
 
 define install
 	$(PIP) install --quiet --require-hashes --no-deps -r requirements/$(1).lock
-	sed -n 's/^\([A-Za-z0-9._-]*==[^ ;]*\).*/\1/p' requirements/$(1).lock > $(VENV)/constraints.txt
+	sed -n '/^triton==/d; s/^\([A-Za-z0-9._-]*==[^ ;]*\).*/\1/p' requirements/$(1).lock > $(VENV)/constraints.txt
 	$(PIP) install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c $(VENV)/constraints.txt \
 		torch==$(TORCH_VERSION)
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .

@@ -99,7 +99,8 @@ class Cell:
         async with asyncio.timeout(START_S):
             while True:
                 nodes = (await self.fleet.status()).nodes
-                if len(nodes) == len(self.nodes) and not any(node.provisional for node in nodes):
+                ready = [node for node in nodes if node.state == "ready" and not node.provisional]
+                if len(ready) == len(self.nodes):
                     return
                 await asyncio.sleep(0.5)
 
@@ -162,7 +163,10 @@ def main(
                 logits[f"{label} {cell.serial}"] = m.f32(got.logits)
                 scanned = cell.scanned(got, rows)
                 if not view <= scanned <= nodes * view:
-                    raise SystemExit(f"{label}: {scanned} view tokens were scanned, at most {nodes * view} are needed")
+                    raise SystemExit(
+                        f"{label}: {scanned} view tokens were scanned, at most {nodes * view} are needed "
+                        f"({got.passes} passes, {got.retries} tried again: a node kept from its core is late)"
+                    )
                 return 1.0
 
             return Arm(label, run)

@@ -27,7 +27,8 @@ def blocks(language: str) -> list[str]:
 
 
 FLEET = [block for block in blocks("sh") if "mainspring router --listen" in block]
-LINES = [line for block in blocks("sh") if block not in FLEET for line in block.splitlines() if line.strip()]
+SERVE = [block for block in blocks("sh") if "mainspring serve &" in block]
+LINES = [line for block in blocks("sh") if block not in [*FLEET, *SERVE] for line in block.splitlines() if line.strip()]
 COMMANDS = [shlex.split(line, comments=True) for line in LINES]
 
 
@@ -99,6 +100,38 @@ def test_a_fleet_starts_as_typed(tmp_path: Path) -> None:
             process.terminate()
         codes = [process.wait(60) for process in reversed(started)]
     assert codes == [0, 0]
+
+
+def test_serving_works_as_typed(tmp_path: Path) -> None:
+    """Every request gets JSON; the first may come before the node has joined and is asked again, as its answer says."""
+    (block,) = SERVE
+    first, rest = block.split("\n", 1)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", *shlex.split(first.removesuffix("&")), "--port", str(port), "--threads", "1"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)  # noqa: S603
+    try:
+        until = time.monotonic() + 120
+        while b"serves at" not in (tmp_path / "log").read_bytes():
+            assert time.monotonic() < until, (tmp_path / "log").read_text()
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.1)
+        asked = rest.replace(":8000", f":{port}").split("\ncurl")
+        replies = []
+        for text in asked:
+            line = text if text.startswith("curl") else f"curl{text}"
+            done = subprocess.run(shlex.split(line), capture_output=True, check=True, timeout=60)  # noqa: S603
+            replies.append(json.loads(done.stdout))
+        assert [row["id"] for row in replies[0]["results"]] == ["made-up"]
+        assert set(replies[1]["answers"]["topic"]["probabilities"]) == {"delivery", "price"}
+        assert replies[2]["status"] == "ready"
+    finally:
+        process.terminate()
+        code = process.wait(60)
+    assert code == 0
 
 
 def test_extras_and_links_exist() -> None:

@@ -1,6 +1,7 @@
 """Mainspring serves hybrid linear-attention language models on hardware its users own.
 
-`from mainspring import Scorer` is the in-process API; importing the package alone loads nothing heavy.
+`from mainspring import Scorer` is the in-process API, `Client` and `AsyncClient` speak to a service. Importing the
+package alone loads nothing heavy.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 from mainspring.version import __version__
 
 if TYPE_CHECKING:
+    from mainspring.client import AsyncClient as AsyncClient
+    from mainspring.client import Client as Client
     from mainspring.scorer import Scorer as Scorer
 
-__all__ = ["Scorer", "__version__"]
+__all__ = ["AsyncClient", "Client", "Scorer", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("AsyncClient", "Client"):
+        from mainspring import client
+
+        return getattr(client, name)
     if name == "Scorer":
         from mainspring.scorer import Scorer
 

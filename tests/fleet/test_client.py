@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -9,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.cost import Cost
-from mainspring.fleet.bundles import BundleCache
+from mainspring.fleet import clients
+from mainspring.fleet.bundles import BundleCache, Packed
 from mainspring.fleet.client import FleetClient
-from mainspring.fleet.errors import BundleError, LinkLostError, RequestRefusedError
+from mainspring.fleet.errors import BundleError, FleetTimeoutError, LinkLostError, RequestRefusedError
 from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
 from mainspring.wire.link import Rules
 from support.fleet import BUNDLE, Node, expected, generation, submit
 from support.loop import Hub, LoopFleet
+from support.packed import by_beginning, hash_of
 
 Body = Callable[[FleetClient, Hub, Node], Awaitable[None]]
 
@@ -102,14 +105,15 @@ def test_bundles_are_checked_shared_and_kept(tmp_path: Path) -> None:
         hub.down = True
         hub.restart()
         assert await fleet.bundle(name) == BUNDLE, "from the cache"
-        again = BundleCache(tmp_path)
-        assert again.get(name) == BUNDLE
+        again = BundleCache(tmp_path).load(name)
+        assert again is not None
+        assert again.data == BUNDLE
         [path] = tmp_path.glob("*.bundle")
         path.write_bytes(path.read_bytes()[:-1] + b"?")
-        assert BundleCache(tmp_path).get(name) is None, "damaged"
+        assert BundleCache(tmp_path).load(name) is None, "damaged"
         assert not path.exists()
 
-    play(body, bundles=BundleCache(tmp_path))
+    play(body, bundles=BundleCache(tmp_path, check=by_beginning))
 
 
 def test_a_bundle_nobody_has_is_an_error_and_a_wrong_one_is_not_kept() -> None:
@@ -118,22 +122,32 @@ def test_a_bundle_nobody_has_is_an_error_and_a_wrong_one_is_not_kept() -> None:
             await fleet.bundle("unheard-of")
 
     play(body)
-    cache = BundleCache()
+
+
+def test_a_cache_takes_nothing_but_what_was_promised_and_has_the_hash(tmp_path: Path) -> None:
+    cache = BundleCache(tmp_path, check=by_beginning)
     with pytest.raises(BundleError, match="differ"):
-        cache.put("a", b"abc", size=3, sha256=hashlib.sha256(b"abd").hexdigest())
+        cache.admit("a", b"abc", size=3, sha256=hashlib.sha256(b"abd").hexdigest())
     with pytest.raises(BundleError, match="67,108,864"):
-        cache.put("a", bytes((64 << 20) + 1), size=(64 << 20) + 1, sha256="")
-    assert cache.get("a") is None
-    assert BundleCache(cap_bytes=10).held_bytes == 0
+        cache.admit("a", bytes((64 << 20) + 1), size=(64 << 20) + 1, sha256="")
+    with pytest.raises(BundleError, match="another hash"):
+        cache.admit("a", b"abc", size=3, sha256=hashlib.sha256(b"abc").hexdigest())
+    assert not [*tmp_path.iterdir()]
+    name = hash_of(b"abc")
+    cache.keep(name, cache.admit(name, b"abc", size=3, sha256=hashlib.sha256(b"abc").hexdigest()))
+    assert cache.peek(name) == cache.load(name)
+    cache.forget(name)
+    assert cache.peek(name) is None
+    assert cache.load(name) is None
 
 
 def test_the_least_used_bundle_goes_first(tmp_path: Path) -> None:
-    cache = BundleCache(tmp_path, cap_bytes=250)
+    cache = BundleCache(tmp_path, cap_bytes=250, check=lambda _name, _data: None)
     for name in "abc":
         data = name.encode() * 100
-        cache.put(name, data, size=100, sha256=hashlib.sha256(data).hexdigest())
-        cache.get("a")
-    assert (cache.held_bytes, cache._data.keys()) == (200, {"a", "c"})
+        cache.keep(name, cache.admit(name, data, size=100, sha256=hashlib.sha256(data).hexdigest()))
+        cache.peek("a")
+    assert (cache.held_bytes, cache._packed.keys()) == (200, {"a", "c"})
 
 
 def test_a_lost_link_fails_what_was_open_and_comes_back() -> None:
@@ -183,3 +197,93 @@ def test_a_closed_client_answers_nothing() -> None:
             await fleet.status()
 
     asyncio.run(scene())
+
+
+def test_a_router_that_lives_and_does_not_answer_is_waited_for_no_longer_than_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(hub.shell.clients, "hear", lambda *_anything: None)
+            for asking, what in (
+                (fleet.status(within_s=0.05), "a status"),
+                (fleet.bundle("b", within_s=0.05), "a bundle"),
+                (fleet.score(submit(), within_s=0.05), "a score"),
+                (anext(fleet.generate(generation(), within_s=0.05)), "a generation"),
+            ):
+                with pytest.raises(FleetTimeoutError, match=rf"did not answer {what} within 0\.05 s"):
+                    await asking
+        assert fleet.connected
+        assert (await fleet.score(submit())).logits == expected(submit())
+
+    play(body)
+
+
+def test_a_timeout_of_the_caller_s_own_stays_what_it_is() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await fleet.score(submit(slo="batch"))
+
+        with pytest.raises(TimeoutError, match="the callback's"):
+            await fleet.score(submit(slo="batch"), raise_timeout)
+
+    play(body, cost=Cost(0.5, 1e-6, 1e-6))
+
+
+def raise_timeout(_predicted_s: float) -> None:
+    raise TimeoutError("the callback's")
+
+
+def test_a_status_that_could_not_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(clients, "status_of_router", lambda *_anything: 1 / 0)
+            with pytest.raises(RequestRefusedError, match="no status: internal fault"):
+                await fleet.status()
+        assert (await fleet.status()).fault == ""
+        assert hub.shell.tally.counts.pop("faults") == 1
+
+    play(body)
+
+
+def test_a_router_that_gives_another_bundle_is_not_believed_and_may_be_asked_again() -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        name = hash_of(BUNDLE)
+        rubbish = b"rubbish"
+        hub.shell.bundles.keep(name, Packed(rubbish, hashlib.sha256(rubbish).hexdigest()))
+        with pytest.raises(BundleError, match="another hash"):
+            await fleet.bundle(name)
+        hub.shell.bundles.keep(name, Packed(BUNDLE, hashlib.sha256(BUNDLE).hexdigest()))
+        assert await fleet.bundle(name) == BUNDLE
+
+    play(body, bundles=BundleCache(check=by_beginning))
+
+
+def test_a_bundle_that_is_forgotten_is_fetched_again(tmp_path: Path) -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        name = hash_of(BUNDLE)
+        await fleet.bundle(name)
+        fleet.forget_bundle(name)
+        assert not [*tmp_path.iterdir()]
+        assert await fleet.bundle(name) == BUNDLE
+        assert len([*tmp_path.iterdir()]) == 1
+
+    play(body, bundles=BundleCache(tmp_path, check=by_beginning))
+
+
+def test_the_loop_goes_on_while_a_bundle_is_judged() -> None:
+    """A check of a second must not hold up a score."""
+    judged = threading.Event()
+
+    def slow(_name: str, _data: bytes) -> None:
+        assert judged.wait(10.0), "the score came first"
+
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        fetch = asyncio.create_task(fleet.bundle(hash_of(BUNDLE)))
+        assert (await fleet.score(submit())).logits == expected(submit())
+        assert not fetch.done()
+        judged.set()
+        assert await fetch == BUNDLE
+
+    play(body, bundles=BundleCache(check=slow))

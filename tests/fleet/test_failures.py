@@ -8,7 +8,7 @@ from mainspring.fleet.settings import Settings
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
 from mainspring.wire.link import Rules
-from support.fleet import Client, Fleet, Node, generation, submit
+from support.fleet import Client, Fleet, Node, generation, known_as, submit
 
 SLOW = Cost(0.3, 1e-5, 1e-5)
 """Long enough that a fault always comes in the middle of a pass."""
@@ -228,7 +228,7 @@ def test_a_view_that_was_evicted_is_scanned_again() -> None:
     stream = client.open(one)
     fleet.run(5.0)
     result = client.result(stream)
-    assert node.scans == ["v", "v"]
+    assert node.scans == [known_as("v")] * 2
     assert result.retries == 1
     fleet.empty()
 

@@ -191,7 +191,8 @@ def test_a_supervised_node_is_started_again_and_ends_with_its_router(tmp_path: P
 
         async def whole() -> None:
             async with machine.client() as fleet:
-                first = (await until_nodes(fleet, lambda nodes: "ant" in nodes))["ant"]
+                nodes = await until_nodes(fleet, lambda nodes: "ant" in nodes and nodes["ant"].state == "ready")
+                first = nodes["ant"]
                 before = await answers(fleet)
                 [pid] = children(router.pid)
                 task = answering(fleet)

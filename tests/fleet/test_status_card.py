@@ -1,5 +1,7 @@
 """The page of text that `mainspring router status` prints."""
 
+from msgspec.structs import replace
+
 from mainspring.cli._status import card
 from support.fleet import Client, Fleet, Node, submit
 
@@ -21,4 +23,7 @@ def test_the_card_shows_nodes_models_and_classes() -> None:
     assert "ready" in node
     assert "toaster" in node
     [standard] = [line for line in lines if line.startswith("standard")]
-    assert standard.split()[4:] == ["1", "0", "unknown_model:1"]
+    assert standard.split()[4:] == ["0", "1", "0", "unknown_model:1"]
+    assert "not listed" not in head
+    cut = card(replace(client.status(), omitted={"nodes": 7}))
+    assert "not listed: 7 nodes" in cut.splitlines()[0]

@@ -57,7 +57,7 @@ def test_a_killed_child_is_told_of_and_started_again(tmp_path: Path) -> None:
         children = Children({"ant": SLEEPER}, tmp_path, exits.append, exits.append, clock.now_s)
         children.start()
         await until(lambda: children.pid("ant") is not None)
-        await until(lambda: "up" in (tmp_path / "ant.log").read_text())
+        await until(lambda: (tmp_path / "ant.log").exists() and "up" in (tmp_path / "ant.log").read_text())
         first = children.pid("ant")
         assert first is not None
         os.kill(first, signal.SIGKILL)

@@ -9,15 +9,17 @@ from mainspring.core.cost import Cost
 from mainspring.core.nouns import Limits as Offered
 from mainspring.engine import Branch, Engine, Work
 from mainspring.wire import messages as m
-from support.fleet import Client, Fleet
+from support.fleet import Client, Fleet, known_as
 from support.models import random_tokens, tiny_model
 from support.nodes import NodeRig, expected, null_backend, words
 
+VIEW = b"v" + known_as("v").encode()
+"""What a node's store calls the view that the client calls v."""
 COST = Cost(0.01, 1e-4, 1e-3)
 
 
 def fleet_of(*rigs: dict[str, object]) -> tuple[Fleet, list[NodeRig], Client]:
-    fleet = Fleet()
+    fleet = Fleet(check=lambda _name, _data: None)  # their bundle goes by any name
     nodes = [NodeRig(world=fleet.world, name=f"ant{i}", cost=COST, **fields) for i, fields in enumerate(rigs)]  # type: ignore[arg-type]
     for node in nodes:
         node.dial(fleet.driver.accept)
@@ -55,7 +57,7 @@ def test_a_request_over_two_nodes_scans_its_view_once_on_each() -> None:
     canaries = [104 * sum(len(job[0].tokens) == 64 for job in node.worker.ran) for node in nodes]
     scanned = [node.engine.rows - canary for node, canary in zip(nodes, canaries, strict=True)]
     assert sum(scanned) == 2 * 500 + 3000
-    assert all(node.engine.store.listing() == [(b"vv", 500)] for node in nodes)
+    assert all(node.engine.store.listing() == [(VIEW, 500)] for node in nodes)
     fleet.empty()
 
 
@@ -68,7 +70,7 @@ def test_a_long_view_comes_in_chunks_and_leaves_nothing_half() -> None:
     for stream in streams:
         assert np.array_equal(m.f32(result(client, stream).logits), expected(view, asked))
         assert result(client, stream).passes >= 4
-    assert node.engine.store.listing() == [(b"vv", 1000)]
+    assert node.engine.store.listing() == [(VIEW, 1000)]
     assert node.engine.store.held == node.scheduler.views.half_scanned == 0
     fleet.empty()
 
@@ -83,7 +85,7 @@ def test_a_router_that_restarts_finds_the_nodes_and_their_views() -> None:
     fleet.run(1.0)
     assert node.ended
     node.dial(fleet.driver.accept)
-    client = Client(fleet, "gate2")
+    client = Client(fleet, instance=8)
     fleet.run(1.0)
     before = node.engine.rows
     stream = client.open(ask(view, asked, view_key="v"))
@@ -184,7 +186,7 @@ def test_three_hundred_behaviours_over_two_nodes_are_those_of_one_engine(real) -
     probabilities = softmax(m.f32(got.logits).astype(np.float64).reshape(300, 3))
     assert np.abs(probabilities - wanted).max() < 1e-5
     for node in nodes:
-        assert node.engine.store.listing() == [(b"vv", 500)]
+        assert node.engine.store.listing() == [(VIEW, 500)]
         assert node.scheduler.views.half_scanned == 0
 
 
@@ -209,7 +211,7 @@ def test_the_check_sees_another_view(real) -> None:
 
 def test_a_slow_node_gets_its_share() -> None:
     """Ten times slower and honest about it: a tenth of the work, give or take."""
-    fleet = Fleet()
+    fleet = Fleet(check=lambda _name, _data: None)  # their bundle goes by any name
     slow_cost = Cost(0.1, 1e-3, 1e-2)
     nodes = [
         NodeRig(null_backend(), world=fleet.world, name="fast", cost=COST),
@@ -226,3 +228,21 @@ def test_a_slow_node_gets_its_share() -> None:
         result(client, stream)
     rows = [node.engine.rows for node in nodes]
     assert 0.03 < rows[1] / sum(rows) < 0.2
+
+
+def test_a_view_that_went_costs_its_own_request_a_second_pass_and_the_others_none() -> None:
+    fleet, [node], client = fleet_of({})
+    kept, other, asked = np.arange(400) % 300, np.arange(300, 0, -1) - 1, questions(2, 10)
+    first = client.open(ask(kept, asked, view_key="v"))
+    fleet.run(2.0)
+    result(client, first)
+    client.open(ask(np.arange(200), questions(100, 10), slo="batch"))  # busy: the next two wait and share a pass
+    streams = [client.open(ask(kept, asked, view_key="v", slo="batch")), client.open(ask(other, asked, slo="batch"))]
+    node.engine.store.drop(VIEW)
+    node.engine.store.changes()  # and nobody is told
+    fleet.run(30.0)
+    for stream, view in zip(streams, (kept, other), strict=True):
+        assert np.array_equal(m.f32(result(client, stream).logits), expected(view, asked))
+    assert [result(client, stream).retries for stream in streams] == [1, 0]
+    assert fleet.shell.tally.counts["failed_view_missing"] == 1
+    fleet.empty()

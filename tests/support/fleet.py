@@ -12,7 +12,10 @@ import numpy as np
 
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import Limits
+from mainspring.fleet.bundle_check import Check
+from mainspring.fleet.bundles import BundleCache
 from mainspring.fleet.driver import Driver
+from mainspring.fleet.scope import realm_of, scoped_key
 from mainspring.fleet.settings import Settings
 from mainspring.fleet.shell import Shell
 from mainspring.wire import messages as m
@@ -21,6 +24,7 @@ from mainspring.wire.link import Closed, Joined, Link, Received
 from mainspring.wire.memory import Network, connect
 from mainspring.wire.transport import Connection, Identity, Lost
 from support.links import World
+from support.packed import by_beginning, hash_of
 
 ROUTER = Identity("fleet", "router", "hill")
 BUNDLE = bytes(range(256)) * 4000
@@ -67,6 +71,11 @@ def logits(view: bytes, lengths: bytes, tokens: bytes, counts: bytes, ids: bytes
     return np.asarray(out, "<f4").tobytes()
 
 
+def known_as(key: str, client: str = "gate", realm: str = "") -> str:
+    """What router and nodes call a client's key."""
+    return scoped_key(key, realm_of(Identity("fleet", "client", client, realm=realm)))
+
+
 def expected(request: m.Submit) -> bytes:
     r = request
     return logits(r.view_tokens, r.branch_lengths, r.branch_tokens, r.label_counts, r.label_ids)
@@ -97,6 +106,7 @@ class Party:
     """One process that dials: a link, a connection, a timer. `asleep`: stopped; what comes is read when it wakes."""
 
     role: m.Role = "client"
+    realm = ""
 
     def __init__(self, fleet: "Fleet", name: str, instance: int = 7) -> None:
         self.fleet, self.world, self.name, self.instance = fleet, fleet.world, name, instance
@@ -112,7 +122,7 @@ class Party:
         hello = m.Hello(role=self.role, name=self.name, instance=self.instance)
         self.link = Link.dial(hello, self.world.now_s)
         self.network = Network(self.world.call_later, lambda _stream: self.fleet.delay_s)
-        identity = Identity("fleet", self.role, self.name)
+        identity = Identity("fleet", self.role, self.name, realm=self.realm)
         connect(self.network, identity, ROUTER, self.accept, self.fleet.driver.accept)
 
     def accept(self, connection: Connection) -> "Ear":
@@ -195,7 +205,8 @@ class Party:
 class Client(Party):
     """`told[stream]` is everything that came on it, `ends` the last messages by stream."""
 
-    def __init__(self, fleet: "Fleet", name: str = "gate", instance: int = 7) -> None:
+    def __init__(self, fleet: "Fleet", name: str = "gate", instance: int = 7, realm: str = "") -> None:
+        self.realm = realm
         self.told: dict[int, list[m.Message]] = {}
         self.ends: dict[int, m.Message] = {}
         self.asked: dict[int, m.Submit] = {}
@@ -254,9 +265,12 @@ class Node(Party):
 
     def __init__(
         self, fleet: "Fleet", name: str = "ant", instance: int = 1, cost: Cost = FAST, *, model: str = "key",
-        limits: Limits | None = None, bundle: bytes = BUNDLE, back: float | None = None, **offer: object,
+        limits: Limits | None = None, bundle: bytes = BUNDLE, back: float | None = None, named: str = "",
+        **offer: object,
     ) -> None:  # fmt: skip
         self.cost, self.limits, self.bundle, self.back = cost, limits or Limits(slots=4), bundle, back
+        self.named = named
+        """The hash that its bundle goes by, where that is a lie."""
         self.fields: dict[str, object] = {"numerics": "fp32", "alias": "tiny", "model": model, **offer}
         self.faults = Faults()
         self.hashes = True
@@ -266,6 +280,7 @@ class Node(Party):
         """The view key or (request, shard) of every scan from the beginning."""
         self.log: list[m.Work] = []
         self.declined: list[m.Declined] = []
+        self.fetched, self.gives_bundles = 0, True
         self._forget()
         super().__init__(fleet, name, instance)
 
@@ -281,8 +296,9 @@ class Node(Party):
     def offer(self) -> m.Offer:
         digest = hashlib.sha256(self.bundle).hexdigest()
         return m.Offer(
-            **{"bundle": digest[:16], "bundle_bytes": len(self.bundle), "bundle_sha256": digest, "cost": self.cost,
-               "limits": self.limits, "round_cost": RoundCost(0.002, 0.001), **self.fields},
+            **{"bundle": self.named or hash_of(self.bundle), "bundle_bytes": len(self.bundle),
+               "bundle_sha256": digest, "cost": self.cost, "limits": self.limits,
+               "round_cost": RoundCost(0.002, 0.001), **self.fields},
         )  # type: ignore[arg-type]  # fmt: skip
 
     def on_join(self) -> None:
@@ -302,6 +318,9 @@ class Node(Party):
             self.waiting.append((event.stream, message))
             self._next()
         elif isinstance(message, m.FetchBundle):
+            self.fetched += 1
+            if not self.gives_bundles:
+                return
             for at in range(0, len(self.bundle), 256 << 10):
                 self.say(event.stream, m.BundleData(data=self.bundle[at : at + (256 << 10)]))
             digest = hashlib.sha256(self.bundle).hexdigest()
@@ -437,7 +456,8 @@ class Node(Party):
 class Fleet:
     """`run` moves time on; `settings` are the shell's."""
 
-    def __init__(self, settings: Settings | None = None, delay_s: float = 0.001) -> None:
+    def __init__(self, settings: Settings | None = None, delay_s: float = 0.001, check: Check = by_beginning) -> None:
+        self.check = check
         self.world = World()
         self.delay_s = delay_s
         self.settings = settings or Settings()
@@ -447,7 +467,8 @@ class Fleet:
     def boot(self) -> None:
         """A router process starts; also after `crash`."""
         self.lives += 1
-        self.shell = Shell(self.settings, self.lives, self.world.now_s)
+        bundles = BundleCache(check=self.check)
+        self.shell = Shell(self.settings, self.lives, self.world.now_s, bundles)
         self.driver = Driver(self.shell, lambda: self.world.now_s, self.world.call_later)
 
     def crash(self) -> None:

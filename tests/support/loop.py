@@ -3,12 +3,14 @@
 import asyncio
 
 from mainspring.fleet import clock
+from mainspring.fleet.bundles import BundleCache
 from mainspring.fleet.driver import Driver
 from mainspring.fleet.settings import Settings
 from mainspring.fleet.shell import Shell
 from mainspring.wire.errors import Close
 from mainspring.wire.memory import Network, connect
 from mainspring.wire.transport import Accept, Connection, Identity
+from support.packed import by_beginning
 
 ROUTER = Identity("fleet", "router", "hill")
 
@@ -25,7 +27,7 @@ class Hub:
 
     def boot(self) -> None:
         self.lives += 1
-        self.shell = Shell(self.settings, self.lives, clock.now_s())
+        self.shell = Shell(self.settings, self.lives, clock.now_s(), BundleCache(check=by_beginning))
         self.driver = Driver(self.shell, clock.now_s, asyncio.get_running_loop().call_later)
 
     def restart(self) -> None:

@@ -117,3 +117,17 @@ def test_a_listener_may_refuse() -> None:
     connect(Network(world.call_later), ANT, HILL, left.accept, refuse)
     world.run(1.0)
     assert left.lost == [Lost(Close.BUSY, "full", remote=True)]
+
+
+def test_a_stream_that_is_over_leaves_nothing_behind() -> None:
+    """A link lasts for ever and opens a stream a request."""
+    world = World()
+    _, near, left, right = pair(world)
+    far = near.other
+    for stream in range(0, 4000, 4):
+        near.write(stream, b"asked", end=True)
+        far.write(stream, b"answered", end=True)
+    world.run(1.0)
+    assert len(left.ended) == len(right.ended) == 1000
+    assert not near._queues
+    assert not far._queues

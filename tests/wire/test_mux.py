@@ -1,7 +1,7 @@
 """Streams over one: their own order kept, turns taken, nothing of a peer's kept, nothing that can't be taken."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.wire.errors import Close, SequenceError
@@ -17,6 +17,7 @@ def header(stream: int, size: int, flags: int) -> bytes:
     return stream.to_bytes(4, "little") + size.to_bytes(3, "little") + bytes([flags])
 
 
+@settings(deadline=None)
 @given(writes, st.data())
 def test_each_stream_arrives_in_its_own_order_in_any_pieces(
     sent: list[tuple[int, bytes, int]], data: st.DataObject
@@ -125,6 +126,7 @@ def test_what_no_sound_peer_sends_is_refused_from_the_header(dialer: bool, strea
     assert mux.receive(bytes(100)) == []
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=10), st.booleans())
 def test_rubbish_is_events_or_an_error_and_nothing_is_kept(pieces: list[bytes], dialer: bool) -> None:
     mux = Mux(dialer=dialer)

@@ -14,6 +14,7 @@ from mainspring.wire.errors import CertificateError, IdentityError
 from mainspring.wire.keyring import Keyring
 from mainspring.wire.pki import LEAF_DAYS, Authority, PkiError, identity_of, read_revocation_list
 from mainspring.wire.pki_files import PkiFolder, write_private
+from mainspring.wire.records import Role
 from mainspring.wire.trust import Credentials, Trust
 from support import fleet_pki as pki
 from support.fleet_pki import DAY_S, NOW_S
@@ -223,3 +224,32 @@ def test_a_certificate_of_another_ca_is_no_use(tmp_path: Path) -> None:
         Trust(Credentials(b"x", b"y", b"z"))
     with pytest.raises(PkiError, match="does not belong"):
         Authority.load(pki.OURS.ca_pem, pki.THEIRS.key_pem)
+
+
+def test_a_realm_stands_in_a_client_s_certificate_and_lasts_through_renewals(tmp_path: Path) -> None:
+    folder = PkiFolder.create(tmp_path / "pki", "fleet", NOW_S)
+    for realm, days, known in (("gates", 9.0, "gates"), (None, 1.0, "gates"), ("", 1.0, ""), (None, 1.0, "")):
+        made = folder.issue("client", "gate-1", NOW_S, realm=realm, days=days)
+        assert Trust(Credentials.read(made)).own.realm == known
+    assert {each.realm for each in folder.issued()} == {"gates", ""}
+    (made / "cert.pem").write_bytes(b"half of it")
+    with pytest.raises(PkiError, match="say the realm"):
+        folder.issue("client", "gate-1", NOW_S)
+    folder.issue("client", "gate-1", NOW_S, realm="gates")
+
+
+@pytest.mark.parametrize(
+    ("role", "realm"), [("node", "gates"), ("router", "gates"), ("client", "a/b"), ("client", "A")]
+)
+def test_realms_that_can_not_be(role: Role, realm: str) -> None:
+    with pytest.raises(PkiError, match="realm"):
+        pki.OURS.issue(role, "ant", NOW_S, realm=realm)
+
+
+def test_a_certificate_that_gives_another_role_a_realm_is_nobody_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    issued = pki.OURS.issue("client", "ant", NOW_S, realm="gates")
+    assert identity_of(load(issued.certificate)).realm == "gates"
+    uri = x509.UniformResourceIdentifier("spiffe://fleet/node/ant/gates")
+    monkeypatch.setattr(x509.SubjectAlternativeName, "get_values_for_type", lambda _self, _kind: [uri.value])
+    with pytest.raises(IdentityError):
+        identity_of(load(issued.certificate))

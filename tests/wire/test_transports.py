@@ -7,7 +7,8 @@ import pytest
 from mainspring.wire.errors import BusyError, Close, IdentityError, SelfCheckError
 from mainspring.wire.quic import QuicTransport
 from mainspring.wire.tcp import TcpTransport
-from mainspring.wire.transport import HIGH_BYTES, STUCK_BYTES, Connection
+from mainspring.wire.tcp_connection import TcpConnection
+from mainspring.wire.transport import HIGH_BYTES, STUCK_BYTES, Connection, Lost
 from mainspring.wire.trust import Credentials
 from support import fleet_pki as pki
 from support.ears import Door, Ear, run, until
@@ -100,6 +101,58 @@ def test_what_was_written_before_a_close_arrives_with_its_code(kind: AnyTranspor
         assert [(lost.close, lost.message, lost.remote) for lost in there.lost] == [(Close.DRAINED, "enough", False)]
         assert [(lost.close, lost.message, lost.remote) for lost in other.lost] == [(Close.DRAINED, "enough", True)]
         assert len(other.data[0]) == 200_000 + (5 if dialer_closes else 0)
+        await endpoint.stop()
+
+    run(body())
+
+
+@pytest.mark.parametrize("dialer_closes", [True, False])
+def test_an_owner_that_closes_tcp_hears_of_the_end_after_the_peer_has_its_last_words(dialer_closes: bool) -> None:
+    """A process that ended before would take them with it."""
+
+    async def body() -> None:
+        order: list[str] = []
+
+        class Noting(Ear):
+            def connection_lost(self, lost: Lost) -> None:
+                order.append("peer" if lost.remote else "owner")
+                super().connection_lost(lost)
+
+        door, ear = Door(None), Noting()
+
+        def accept(connection: Connection) -> Ear:
+            there = Noting()
+            door.ears.append(there)
+            return there.accept(connection)
+
+        endpoint = await TcpTransport(ROUTER).listen("127.0.0.1", 0, accept)
+        near = await TcpTransport(NODE).dial(*endpoint.address, ear.accept)
+        near.write(0, b"hello")
+        await until(lambda: door.ears and door.ears[0].data)
+        here = near if dialer_closes else door.ears[0].connection
+        here.write(0, bytes(3 << 20))
+        here.close(Close.GOODBYE, "enough")
+        await until(lambda: len(order) == 2)
+        assert order == ["peer", "owner"]
+        await endpoint.stop()
+
+    run(body())
+
+
+def test_an_owner_that_closes_towards_a_peer_that_does_not_answer_hears_of_it_all_the_same() -> None:
+    async def body() -> None:
+        door, ear = Door(None), Ear()
+        endpoint = await TcpTransport(ROUTER).listen("127.0.0.1", 0, door.accept)
+        near = await TcpTransport(NODE).dial(*endpoint.address, ear.accept)
+        near.write(0, b"hello")
+        await until(lambda: door.ears and door.ears[0].data)
+        far = door.ears[0].connection
+        assert isinstance(far, TcpConnection)
+        far._socket.pause_reading()
+        near.close(Close.GOODBYE, "enough")
+        await until(lambda: ear.lost)
+        assert [(lost.close, lost.remote) for lost in ear.lost] == [(Close.GOODBYE, False)]
+        far._socket.resume_reading()
         await endpoint.stop()
 
     run(body())

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from mainspring.backend.gauges import Gauges, gauges_of
 from mainspring.backend.protocol import NO_STATE, Backend, IntArray, Limits, PackedPass, PassResult
 
 
@@ -45,6 +46,9 @@ class ThrottledBackend:
 
     def state_bytes(self, state: int) -> int:
         return self._inner.state_bytes(state)
+
+    def gauges(self) -> Gauges:
+        return gauges_of(self._inner)
 
     def release(self, state: int) -> None:
         self._inner.release(state)

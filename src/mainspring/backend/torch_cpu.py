@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mainspring.backend.gauges import Gauges, of_this_process
 from mainspring.backend.handles import Handles
 from mainspring.backend.heap import keep_freed_memory
 from mainspring.backend.onednn_weights import pack_weights
@@ -78,6 +79,9 @@ class TorchBackend:
 
     def state_bytes(self, state: int) -> int:
         return self._states[state].nbytes
+
+    def gauges(self) -> Gauges:
+        return of_this_process()
 
     def release(self, state: int) -> None:
         self._states.remove(state)

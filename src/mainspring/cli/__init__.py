@@ -13,12 +13,17 @@ COMMANDS = {
     "score": "mainspring.cli.score:score",
     "explain": "mainspring.cli.explain:explain",
     "demo": "mainspring.cli.demo:demo",
+    "serve": "mainspring.cli.serve:serve",
     "evaluate": "mainspring.cli.evaluate:evaluate",
     "train": "mainspring.cli.train:train",
     "simulate": "mainspring.cli.simulate:command",
+    "doctor": "mainspring.cli.doctor:doctor",
     "node": "mainspring.cli.node:node",
+    "gateway": "mainspring.cli.gateway:gateway",
+    "keys": "mainspring.cli.keys:command",
     "pki": "mainspring.cli.pki:command",
     "router": "mainspring.cli.router:command",
+    "bench": "mainspring.cli.bench:command",
 }
 
 
@@ -30,8 +35,10 @@ def main() -> None:
     \b
     mainspring demo                               see it work, without a model
     mainspring score chat.json -b "the assistant made up a URL" --model DIR
+    mainspring serve                              the same over HTTP, with a dashboard
     mainspring explain chat.json --model DIR      what the model gets to read
     mainspring simulate compare --quick           the router beside other schedulers, in virtual time
+    mainspring doctor                             which device would be used, and why
     mainspring pki init                           certificates for a fleet of your own
 
     \b

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainspring.wire.messages import Status
+    from mainspring.wire.messages import NodeStatus, Status
 
 
 def card(status: "Status") -> str:
@@ -16,11 +16,15 @@ def card(status: "Status") -> str:
         head += ", draining"
     if given_up := status.counters.get("nodes_given_up"):
         head += f", {given_up:.0f} local nodes given up"
+    if status.omitted:
+        head += ", not listed: " + ", ".join(f"{count} {name}" for name, count in sorted(status.omitted.items()))
     nodes = [
         (
-            each.name, each.state + (" (provisional)" if each.provisional else ""), each.numerics, f"{each.held}",
-            f"{each.busy_share:.0%}", f"{1e3 * each.cost.c0:.1f}", f"{1e6 * each.cost.c1:.1f}",
-            f"{1e6 * each.cost.c2:.1f}", f"{each.keys}", f"{1e3 * each.round_trip_s:.1f}", _span(each.heard_s),
+            each.name, each.state + (" (provisional)" if each.provisional else ""), each.numerics,
+            f"{each.held}/{each.waiting}", f"{each.busy_share:.0%}", f"{1e3 * each.cost.c0:.1f}",
+            f"{1e6 * each.cost.c1:.1f}", f"{1e6 * each.cost.c2:.1f}",
+            f"{each.predicted_error:.0%}" if each.error_passes else "-", f"{each.keys}", _memory(each),
+            f"{1e3 * each.round_trip_s:.1f}", _span(each.heard_s),
             f"{each.transport} {each.address}", each.device,
         )
         for each in status.nodes
@@ -32,19 +36,21 @@ def card(status: "Status") -> str:
     ]  # fmt: skip
     classes = [
         (each.name, "-" if each.target_s is None else f"{each.target_s:g}", f"{each.p50_s:.3f}", f"{each.p99_s:.3f}",
-         f"{each.answered}", f"{each.late}", " ".join(f"{code}:{n}" for code, n in sorted(each.refused.items())) or "0")
+         f"{each.queued}", f"{each.answered}", f"{each.late}",
+         " ".join(f"{code}:{n}" for code, n in sorted(each.refused.items())) or "0")
         for each in status.classes
     ]  # fmt: skip
     return "\n".join(
         [
             head,
             "",
-            *_table(("node", "state", "numerics", "held", "busy", "c0 ms", "c1 us", "c2 us", "keys", "trip ms", "heard",
-                     "address", "device"), nodes),
+            *_table(("node", "state", "numerics", "held/waiting", "busy", "c0 ms", "c1 us", "c2 us", "off by", "keys",
+                     "memory", "trip ms", "heard", "address", "device"), nodes),
             "",
             *_table(("model", "key", "numerics", "usable", "queued", "bundle"), models),
             "",
-            *_table(("class, last minute", "target s", "p50 s", "p99 s", "answered", "late", "refused"), classes),
+            *_table((f"class, last {_span(status.window_s)}", "target s", "p50 s", "p99 s", "queued", "answered",
+                     "late", "refused"), classes),
         ]
     )  # fmt: skip
 
@@ -53,6 +59,13 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [head, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def _memory(node: "NodeStatus") -> str:
+    """What the device knows of itself, `-` where it knows nothing."""
+    told = [] if node.memory_bytes is None else [f"{node.memory_bytes / 2**30:.1f} GiB"]
+    told += [] if node.temperature_c is None else [f"{node.temperature_c:.0f} C"]
+    return " ".join(told) or "-"
 
 
 def _span(seconds: float) -> str:

@@ -9,7 +9,9 @@ import click
 @click.option("--join", metavar="HOST:PORT", help="Where the router listens. The node opens no port itself.")
 @click.option("--model", metavar="DIR_OR_HUB_ID", help="A model folder, or owner/name on a hub.")
 @click.option("--tls", metavar="DIR", help="Folder with cert.pem, key.pem and ca.pem, as `mainspring pki issue` makes.")
-@click.option("--device", type=click.Choice(["cpu", "null"]), help="Where the model runs; null computes nothing. [cpu]")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda", "null"]), help="Where the model runs; null computes nothing. [cpu]"
+)
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads. [measured]")
 @click.option("--transport", type=click.Choice(["auto", "quic", "tcp"]), help="auto: QUIC, TCP where UDP is blocked.")
 @click.option("--alias", metavar="NAME", help="The model's name for people. [the folder's]")
@@ -17,6 +19,7 @@ import click
 @click.option(
     "--throttle", type=click.FloatRange(1, 1000), metavar="N", help="Make the device N times slower, for demos."
 )
+@click.option("--probe", type=click.FloatRange(0, 600), metavar="S", help="Seconds of measuring before it joins. [5]")
 @click.option("--config", "path", type=click.Path(dir_okay=False, path_type=Path), help="TOML with a [node] section.")
 def node(
     path: Path | None,
@@ -29,6 +32,7 @@ def node(
     alias: str | None,
     cache_mib: int | None,
     throttle: float | None,
+    probe: float | None,
 ) -> None:
     """Serve one model on one device to a router, for as long as it is wanted.
 
@@ -53,7 +57,7 @@ def node(
         path,
         {
             "join": join, "model": model, "tls": tls, "device": device, "threads": threads, "transport": transport,
-            "alias": alias, "cache_mib": cache_mib, "throttle": throttle,
+            "alias": alias, "cache_mib": cache_mib, "throttle": throttle, "probe_s": probe,
         },
     )  # fmt: skip
     for line in config.lines():

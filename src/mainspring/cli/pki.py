@@ -24,6 +24,7 @@ def command() -> None:
     mainspring pki init
     mainspring pki issue router hill --host router.example.org
     mainspring pki issue node ant         then copy pki/node-ant to that node
+    mainspring pki issue client gate-1 --realm gates
     mainspring pki revoke node ant
     mainspring pki show
     """
@@ -49,14 +50,15 @@ def init(folder: Path, fleet: str) -> None:
 @folder_option
 @click.option("--host", "hosts", multiple=True, help="Name or address a router is dialled by; may be given again.")
 @click.option("--days", type=click.FloatRange(0.01, 825), help="Lifetime; 90 unless given.")
-def issue(role: "Role", name: str, folder: Path, hosts: tuple[str, ...], days: float | None) -> None:
+@click.option("--realm", help="Clients that share named views: all gateways of a fleet. As before when renewing.")
+def issue(role: "Role", name: str, folder: Path, hosts: tuple[str, ...], days: float | None, realm: str | None) -> None:
     """A certificate and a key for one holder, in a folder of its own. Again for the same name: renews it."""
     import time
 
     from mainspring.wire.pki import LEAF_DAYS
     from mainspring.wire.pki_files import PkiFolder
 
-    made = PkiFolder(folder).issue(role, name, time.time(), hosts=hosts, days=days or LEAF_DAYS)
+    made = PkiFolder(folder).issue(role, name, time.time(), hosts=hosts, days=days or LEAF_DAYS, realm=realm)
     click.echo(str(made))
 
 
@@ -80,7 +82,7 @@ def revoke(role: "Role", name: str, folder: Path) -> None:
 @folder_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def show(folder: Path, as_json: bool) -> None:
-    """Every certificate issued: role, name, state, end, serial number."""
+    """Every certificate issued: role, name, state, end, serial number, realm."""
     import json
     import time
 
@@ -95,8 +97,9 @@ def show(folder: Path, as_json: bool) -> None:
             "state": _state(each, revoked, now_s),
             "until": _utc(each.not_after_s),
             "serial": each.serial,
+            "realm": each.realm,
         }
-        line = "{role:7} {name:24} {state:8} {until}  {serial}".format(**fields)
+        line = "{role:7} {name:24} {state:8} {until}  {serial} {realm}".format(**fields).rstrip()
         click.echo(json.dumps(fields) if as_json else line)
 
 

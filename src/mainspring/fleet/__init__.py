@@ -13,7 +13,12 @@
     admission.py  what is refused before the core is asked: shapes, aliases, numerics
     payloads.py   token arrays from submit to answer, byte-capped; parts of passes cut from them
     answers.py    logits by part, joined into results
-    bundles.py    bundles by hash: fetched once, kept, handed on
+    scope.py      keys of views and prefixes, set apart by realm
+    bundles.py    bundles by hash: checked, kept, handed on
+    bundle_check.py  whether bytes are the bundle they go by, in a process of their own
+    fetches.py    how the router comes by a bundle: from disk, from one node after the other
+    offloop.py    what blocks, off the loop
+    budget.py     bytes that all links together may hold
     status.py     what `router status` says
     tally.py      what happened in the last minute
     supervise.py  local nodes as children: start, restart with backoff, crash loops, logs

@@ -1,7 +1,8 @@
-"""Bundles by hash: fetched once from any node that offers one, kept in memory and on disk, handed on in pieces.
+"""Bundles by hash: in memory and on disk, none that was not checked; handed on in pieces.
 
-Size and SHA-256 as offered are checked before a bundle is kept; what the bytes mean, and that they have the bundle's
-own hash, is checked by whoever unpacks them. At most 64 MiB each and a cap in all, the least used go first.
+Size and SHA-256 as offered, then that the bytes unpack to the bundle whose hash they go by: so no peer can put one
+bundle under another's name. At most 64 MiB each and a cap in all, the least used go first. `load` and `admit` block on
+disk, hash and unpacking and belong off the loop; the rest is quick and belongs on it.
 """
 
 import hashlib
@@ -11,6 +12,9 @@ import re
 from collections import OrderedDict
 from pathlib import Path
 
+from msgspec import Struct
+
+from mainspring.fleet.bundle_check import Check, by_unpacking
 from mainspring.fleet.errors import BundleError
 from mainspring.wire import messages as m
 
@@ -21,13 +25,23 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 log = logging.getLogger("mainspring.fleet")
 
 
+class Packed(Struct, frozen=True):
+    """A checked bundle: its bytes, and their SHA-256 for those it is handed on to."""
+
+    data: bytes
+    sha256: str
+
+
 class BundleCache:
     """In memory up to `cap_bytes`; in `folder` too where there is one, so that a restart fetches nothing again."""
 
-    def __init__(self, folder: Path | None = None, cap_bytes: int = DEFAULT_CAP_BYTES) -> None:
+    def __init__(
+        self, folder: Path | None = None, cap_bytes: int = DEFAULT_CAP_BYTES, check: Check = by_unpacking
+    ) -> None:
         self.folder = folder
         self.cap_bytes = cap_bytes
-        self._data: OrderedDict[str, bytes] = OrderedDict()
+        self._check = check
+        self._packed: OrderedDict[str, Packed] = OrderedDict()
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -35,44 +49,37 @@ class BundleCache:
                 log.warning("bundles are kept in memory only: %s: %s", folder, error.strerror or error)
                 self.folder = None
 
-    def __contains__(self, bundle: str) -> bool:
-        return self.get(bundle) is not None
-
     @property
     def held_bytes(self) -> int:
-        return sum(map(len, self._data.values()))
+        return sum(len(packed.data) for packed in self._packed.values())
 
-    def get(self, bundle: str) -> bytes | None:
-        """The packed bytes; a damaged file counts as none and is taken away."""
-        data = self._data.get(bundle)
-        if data is not None:
-            self._data.move_to_end(bundle)
-            return data
-        data = self._read(bundle)
-        if data is not None:
-            self._remember(bundle, data)
-        return data
+    # -------------------------------------------------------------- quick
 
-    def put(self, bundle: str, data: bytes, *, size: int, sha256: str) -> None:
-        """Raises BundleError unless the bytes are those that were promised."""
-        if len(data) > MAX_BYTES:
-            raise BundleError(f"a bundle of {len(data):,} bytes, at most {MAX_BYTES:,} are taken")
-        if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
-            raise BundleError("the bytes are not those that were offered: size or SHA-256 differ")
-        self._remember(bundle, data)
-        self._write(bundle, data)
+    def peek(self, bundle: str) -> Packed | None:
+        """What is in memory."""
+        packed = self._packed.get(bundle)
+        if packed is not None:
+            self._packed.move_to_end(bundle)
+        return packed
 
-    def _remember(self, bundle: str, data: bytes) -> None:
-        self._data[bundle] = data
-        self._data.move_to_end(bundle)
-        while len(self._data) > 1 and self.held_bytes > self.cap_bytes:
-            self._data.popitem(last=False)
+    def keep(self, bundle: str, packed: Packed) -> None:
+        """What `load` or `admit` gave."""
+        self._packed[bundle] = packed
+        self._packed.move_to_end(bundle)
+        while len(self._packed) > 1 and self.held_bytes > self.cap_bytes:
+            self._packed.popitem(last=False)
 
-    def _path(self, bundle: str) -> Path | None:
-        """Names come from peers: only plain ones become files."""
-        return self.folder / f"{bundle}.bundle" if self.folder is not None and _PLAIN.fullmatch(bundle) else None
+    def forget(self, bundle: str) -> None:
+        """It turned out to be wrong: the next who asks fetches it again."""
+        self._packed.pop(bundle, None)
+        path = self._path(bundle)
+        if path is not None:
+            path.unlink(missing_ok=True)
 
-    def _read(self, bundle: str) -> bytes | None:
+    # -------------------------------------------------------------- blocking
+
+    def load(self, bundle: str) -> Packed | None:
+        """From disk; a damaged file counts as none and is taken away."""
         path = self._path(bundle)
         if path is None:
             return None
@@ -87,24 +94,41 @@ class BundleCache:
             return None
         digest, data = content[:32], content[32:]
         if hashlib.sha256(data).digest() == digest:
-            return data
+            return Packed(data, digest.hex())
         log.warning("bundle file %s is damaged and was removed", path)
         path.unlink(missing_ok=True)
         return None
 
-    def _write(self, bundle: str, data: bytes) -> None:
+    def admit(self, bundle: str, data: bytes, *, size: int, sha256: str) -> Packed:
+        """Judge bytes that came, and write them to disk. Raises BundleError unless they are those that were promised
+        and are that bundle; what else a check raises is no fault of theirs."""
+        if len(data) > MAX_BYTES:
+            raise BundleError(f"a bundle of {len(data):,} bytes, at most {MAX_BYTES:,} are taken")
+        if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+            raise BundleError("the bytes are not those that were offered: size or SHA-256 differ")
+        self._check(bundle, data)
+        self._write(bundle, data, bytes.fromhex(sha256))
+        return Packed(data, sha256)
+
+    # -------------------------------------------------------------- within
+
+    def _path(self, bundle: str) -> Path | None:
+        """Names come from peers: only plain ones become files."""
+        return self.folder / f"{bundle}.bundle" if self.folder is not None and _PLAIN.fullmatch(bundle) else None
+
+    def _write(self, bundle: str, data: bytes, digest: bytes) -> None:
         """Whole or not at all; without the disk the cache lasts as long as the process, which the log says."""
         path = self._path(bundle)
         if path is None:
             return
         part = path.with_suffix(f".{os.getpid()}.part")
         try:
-            part.write_bytes(hashlib.sha256(data).digest() + data)
+            part.write_bytes(digest + data)
             part.replace(path)
             self._trim(path)
         except OSError as error:
             part.unlink(missing_ok=True)
-            log.warning("bundle %s is not kept on disk: %s", bundle, error)
+            log.warning("bundle %s is not kept on disk: %s", m.one_line(bundle), error)
 
     def _trim(self, newest: Path) -> None:
         files = sorted(newest.parent.glob("*.bundle"), key=lambda path: path.stat().st_mtime, reverse=True)
@@ -136,30 +160,29 @@ class Fetching:
             raise BundleError(f"more than {limit:,} bytes of a bundle came")
         self._pieces.append(piece.data)
 
-    def finish(self, end: m.BundleEnd) -> tuple[bytes, str]:
-        """The bytes and their SHA-256, checked. Raises BundleError."""
+    def finish(self, end: m.BundleEnd) -> bytes:
+        """The bytes; `BundleCache.admit` judges them. Raises BundleError where nobody has it, or the last message says
+        another thing than the offer."""
         if not end.found:
-            raise BundleError("nobody there has this bundle")
-        data = b"".join(self._pieces)
-        digest = hashlib.sha256(data).hexdigest()
-        if len(data) != end.size or digest != end.sha256 or self.sha256 not in (None, digest):
+            raise BundleError(end.message or "nobody there has this bundle")
+        if self.sha256 not in (None, end.sha256) or self._bytes != end.size:
             raise BundleError("the bytes are not those that were offered: size or SHA-256 differ")
-        return data, digest
+        return b"".join(self._pieces)
 
 
 class Sending:
     """A bundle on its way out, a piece at a time, so that control and work go in between."""
 
-    __slots__ = ("_at", "data", "stream")
+    __slots__ = ("_at", "packed", "stream")
 
-    def __init__(self, stream: int, data: bytes) -> None:
+    def __init__(self, stream: int, packed: Packed) -> None:
         self.stream = stream
-        self.data = data
+        self.packed = packed
         self._at = 0
 
     def next(self) -> m.BundleData | m.BundleEnd:
-        piece = self.data[self._at : self._at + PIECE_BYTES]
+        piece = self.packed.data[self._at : self._at + PIECE_BYTES]
         self._at += len(piece)
         if piece:
             return m.BundleData(data=piece)
-        return m.BundleEnd(found=True, size=len(self.data), sha256=hashlib.sha256(self.data).hexdigest())
+        return m.BundleEnd(found=True, size=len(self.packed.data), sha256=self.packed.sha256)

@@ -14,15 +14,15 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from mainspring.errors import MainspringError
 from mainspring.fleet import clock
-from mainspring.fleet.bundles import BundleCache, Fetching
+from mainspring.fleet.bundles import BundleCache, Fetching, Packed
 from mainspring.fleet.client_link import Asked, ClientLink
-from mainspring.fleet.errors import RETRY_S, BundleError, LinkLostError, RequestRefusedError
+from mainspring.fleet.errors import RETRY_S, BundleError, FleetTimeoutError, LinkLostError, RequestRefusedError
 from mainspring.wire import messages as m
 from mainspring.wire.dial import Choice, Dialer
 from mainspring.wire.errors import HOPELESS, Close, LimitError
@@ -33,6 +33,8 @@ log = logging.getLogger("mainspring.fleet")
 
 FIRST_S, LONGEST_S, STEADY_S = 0.2, 30.0, 60.0
 CONNECT_S = 5.0
+STATUS_S, BUNDLE_S, ANSWER_S = 10.0, 180.0, 3600.0
+"""What is waited for an answer of a router that lives: one that is gone is noticed within its idle timeout."""
 LINGER_S = 2.0
 """A closed connection's last words get so long."""
 
@@ -104,9 +106,12 @@ class FleetClient:
 
     # -------------------------------------------------------------- asking
 
-    async def score(self, submit: m.Submit, accepted: Callable[[float], None] | None = None) -> m.Result:
-        """`accepted(predicted_s)` is called when the router took it. RequestRefusedError, LinkLostError."""
-        async with await self._ask(submit) as asked:
+    async def score(
+        self, submit: m.Submit, accepted: Callable[[float], None] | None = None, *, within_s: float = ANSWER_S
+    ) -> m.Result:
+        """`accepted(predicted_s)` is called when the router took it. RequestRefusedError, LinkLostError,
+        FleetTimeoutError."""
+        async with _limit(within_s, "a score"), await self._ask(submit) as asked:
             async for message in asked:
                 if isinstance(message, m.Result):
                     return message
@@ -117,12 +122,13 @@ class FleetClient:
         raise LinkLostError("the stream ended without an answer")
 
     async def generate(
-        self, submit: m.Submit, accepted: Callable[[float], None] | None = None
+        self, submit: m.Submit, accepted: Callable[[float], None] | None = None, *, within_s: float = ANSWER_S
     ) -> AsyncIterator[m.Rounds | m.LeaseEnded]:
-        """Tokens as they are accepted, then how it ended. RequestRefusedError, LinkLostError: at any time. Leaving the
-        loop early cancels; close the iterator (`contextlib.aclosing`) where it may be left by an exception."""
+        """Tokens as they are accepted, then how it ended. RequestRefusedError, LinkLostError, FleetTimeoutError (after
+        `within_s` without a message): at any time. Leaving the loop early cancels; close the iterator
+        (`contextlib.aclosing`) where it may be left by an exception."""
         async with await self._ask(submit) as asked:
-            async for message in asked:
+            while (message := await _next(asked, within_s)) is not None:
                 if isinstance(message, m.Rounds | m.LeaseEnded):
                     yield message
                 elif isinstance(message, m.Refused):
@@ -130,37 +136,53 @@ class FleetClient:
                 elif isinstance(message, m.Accepted) and accepted is not None:
                     accepted(message.predicted_s)
 
-    async def status(self, passes: int = 0) -> m.Status:
-        async with await self._ask(m.AskStatus(passes=passes)) as asked:
+    async def status(self, passes: int = 0, *, within_s: float = STATUS_S) -> m.Status:
+        """Everything a dashboard shows, as the router knows it now. LinkLostError, FleetTimeoutError;
+        RequestRefusedError where the router could not tell."""
+        async with _limit(within_s, "a status"), await self._ask(m.AskStatus(passes=passes)) as asked:
             async for message in asked:
+                if isinstance(message, m.Status) and message.fault:
+                    raise RequestRefusedError("internal", f"no status: {message.fault}", status=500)
                 if isinstance(message, m.Status):
                     return message
         raise LinkLostError("the stream ended without an answer")
 
-    async def bundle(self, name: str) -> bytes:
-        """The packed bundle with this hash, from the cache or the router. BundleError, LinkLostError.
+    async def bundle(self, name: str, *, within_s: float = BUNDLE_S) -> bytes:
+        """The packed bundle with this hash, from the cache or the router. BundleError, LinkLostError,
+        FleetTimeoutError.
 
-        Size and SHA-256 are checked here, the hash itself by whoever unpacks it. Whoever asks meanwhile shares the
-        fetch."""
-        data = self._bundles.get(name)
-        if data is not None:
-            return data
+        Nothing is kept or given out but bytes that unpack to that hash: after a BundleError the next call asks again.
+        Whoever asks meanwhile shares the fetch."""
+        packed = self._bundles.peek(name)
+        if packed is not None:
+            return packed.data
         fetch = self._fetches.get(name)
         if fetch is None:
-            fetch = self._fetches[name] = asyncio.create_task(self._fetch(name))
+            fetch = self._fetches[name] = asyncio.create_task(self._fetch(name, within_s))
             fetch.add_done_callback(lambda _task: self._fetches.pop(name, None))
         return await asyncio.shield(fetch)
 
-    async def _fetch(self, name: str) -> bytes:
+    def forget_bundle(self, name: str) -> None:
+        """What was kept under this hash is of no use after all: the next call fetches it."""
+        self._bundles.forget(name)
+
+    async def _fetch(self, name: str, within_s: float) -> bytes:
+        packed = await asyncio.to_thread(self._bundles.load, name)
+        if packed is None:
+            async with _limit(within_s, "a bundle"):
+                packed = await self._receive(name)
+        self._bundles.keep(name, packed)
+        return packed.data
+
+    async def _receive(self, name: str) -> Packed:
         fetching = Fetching(name)
         async with await self._ask(m.FetchBundle(bundle=name)) as asked:
             async for message in asked:
                 if isinstance(message, m.BundleData):
                     fetching.take(message)
                 elif isinstance(message, m.BundleEnd):
-                    data, digest = fetching.finish(message)
-                    self._bundles.put(name, data, size=len(data), sha256=digest)
-                    return data
+                    data, size, sha256 = fetching.finish(message), message.size, message.sha256
+                    return await asyncio.to_thread(self._bundles.admit, name, data, size=size, sha256=sha256)
         raise BundleError("the stream ended before the bundle did")
 
     async def _ask(self, message: m.Submit | m.AskStatus | m.FetchBundle) -> Asked:
@@ -225,3 +247,21 @@ def refusal(message: m.Refused) -> RequestRefusedError:
     return RequestRefusedError(
         message.code, message.message, status=message.status, retry_after_s=message.retry_after_s, param=message.param
     )
+
+
+@asynccontextmanager
+async def _limit(within_s: float, what: str) -> AsyncIterator[None]:
+    """FleetTimeoutError after `within_s`; what was asked is cancelled by leaving it."""
+    try:
+        async with asyncio.timeout(within_s) as limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise FleetTimeoutError(f"the router did not answer {what} within {within_s:g} s") from None
+
+
+async def _next(asked: Asked, within_s: float) -> m.Message | None:
+    """None after the last."""
+    async with _limit(within_s, "a generation"):
+        return await anext(asked, None)

@@ -13,17 +13,20 @@ from mainspring.core.nouns import Pass
 from mainspring.core.refusals import BadShapeError, WorkFailedError
 from mainspring.errors import MainspringError
 from mainspring.fleet.admission import refused, request_of
-from mainspring.fleet.bundles import Sending
+from mainspring.fleet.bundles import Packed, Sending
 from mainspring.fleet.errors import HTTP_CANCELLED, DrainingError, InternalError
 from mainspring.fleet.links import Peer
+from mainspring.fleet.scope import scoped
 from mainspring.fleet.status import status_of_router
 from mainspring.fleet.tally import Ending
+from mainspring.version import __version__
 from mainspring.wire import messages as m
 from mainspring.wire.link import Received
 
 if TYPE_CHECKING:
     from mainspring.fleet.shell import Shell
 
+FAULT = "internal fault"
 MAX_SENDING = 16
 """Bundles on their way to one client at once."""
 
@@ -59,9 +62,11 @@ class ClientDesk:
         elif isinstance(message, m.Cancel):
             self._cancel(peer, stream, now_s)
         elif isinstance(message, m.FetchBundle):
+            peer.streams[stream] = message
             self._fetch(peer, stream, message.bundle, now_s)
         elif isinstance(message, m.AskStatus):
-            self.shell.say(peer, stream, status_of_router(self.shell, message.passes, now_s), now_s)
+            peer.streams[stream] = message
+            self._tell(peer, stream, status_of_router(self.shell, message.passes, now_s), now_s)
 
     def left(self, peer: Peer, now_s: float) -> None:
         """Nobody works for a client that is gone."""
@@ -77,18 +82,26 @@ class ClientDesk:
         served = peer.streams.get(stream)
         if isinstance(served, Open):
             self.shell.tell(ev.Cancel(served.request_id))
-            self.refuse(served.request_id, InternalError("internal fault"), now_s)
+            self.refuse(served.request_id, InternalError(FAULT), now_s)
+        elif isinstance(served, m.AskStatus):
+            up_s = max(0.0, now_s - self.shell.began_s)
+            fault = m.Status(router=self.shell.instance, up_s=up_s, version=__version__, fault=FAULT)
+            self._tell(peer, stream, fault, now_s)
+        elif isinstance(served, m.FetchBundle):
+            self._tell(peer, stream, m.BundleEnd(found=False, message=FAULT), now_s)
 
     def _submit(self, peer: Peer, stream: int, submit: m.Submit, age_s: float, now_s: float) -> None:
         shell = self.shell
         request_id = f"{peer.name[:64]}.{peer.epoch}.{stream}"
         open_request = Open(request_id, peer, stream, submit.slo, now_s, submit.sampling, submit.trace)
         self.open[request_id] = peer.streams[stream] = open_request
+        shell.tally.submitted += 1
         try:
             if shell.draining:
                 raise DrainingError
+            submit = scoped(submit, peer.identity)
             request = request_of(submit, request_id, shell.models, age_s)
-            shell.payloads.add(request_id, submit, request.model)
+            shell.payloads.add(request_id, submit, request.model, peer.name)
         except MainspringError as error:
             self.refuse(request_id, error, now_s)
             return
@@ -103,12 +116,27 @@ class ClientDesk:
             self._forget(served, "cancelled", now_s)
 
     def _fetch(self, peer: Peer, stream: int, bundle: str, now_s: float) -> None:
-        data = self.shell.bundles.get(bundle) if len(peer.sending) < MAX_SENDING else None
-        if data is None:
-            self.shell.say(peer, stream, m.BundleEnd(found=False), now_s)
+        if len(peer.sending) + peer.awaited >= MAX_SENDING:
+            full = m.BundleEnd(found=False, message=f"at most {MAX_SENDING} bundles are sent to one client at once")
+            self._tell(peer, stream, full, now_s)
             return
-        peer.sending.append(Sending(stream, data))
-        self.shell.touch(peer)
+        peer.awaited += 1
+
+        def have(packed: Packed | None, when_s: float) -> None:
+            peer.awaited -= 1
+            if packed is None:
+                self._tell(peer, stream, m.BundleEnd(found=False), when_s)
+            elif not peer.closed:
+                peer.sending.append(Sending(stream, packed))
+                peer.streams.pop(stream, None)
+                self.shell.touch(peer)
+
+        self.shell.fetches.want(bundle, have, now_s)
+
+    def _tell(self, peer: Peer, stream: int, last: m.Message, now_s: float) -> None:
+        """The last message of a question."""
+        self.shell.say(peer, stream, last, now_s)
+        peer.streams.pop(stream, None)
 
     # -------------------------------------------------------------- out
 

@@ -47,12 +47,16 @@ class TlsSection(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LimitsSection(Struct, frozen=True, forbid_unknown_fields=True):
-    """Links at once; open streams and unfinished bytes a link; tokens of open requests; bundles kept; liveness."""
+    """Links at once; open streams and unfinished bytes a link, unfinished and unread bytes of all; tokens of open
+    requests in all and of one client (0: half of all); bundles kept; liveness."""
 
     links: Annotated[int, Meta(ge=1, le=65_536)] = 1024
     streams: Annotated[int, Meta(ge=1, le=65_536)] = 1024
     unfinished_mib: Annotated[int, Meta(ge=17, le=1024)] = 48
     payload_mib: Annotated[int, Meta(ge=1, le=1 << 20)] = 512
+    client_mib: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    unfinished_total_mib: Annotated[int, Meta(ge=17, le=1 << 20)] = 1024
+    backlog_total_mib: Annotated[int, Meta(ge=64, le=1 << 20)] = 1024
     bundle_mib: Annotated[int, Meta(ge=64, le=1 << 20)] = 512
     idle_s: Annotated[float, Meta(ge=0.3, le=300.0)] = 6.0
     hello_s: Annotated[float, Meta(ge=0.1, le=60.0)] = 5.0
@@ -108,6 +112,9 @@ class FleetConfig(Struct, frozen=True, forbid_unknown_fields=True, rename={"clas
             ),
             max_links=limits.links,
             payload_bytes=limits.payload_mib << 20,
+            client_bytes=limits.client_mib << 20 if limits.client_mib else limits.payload_mib << 19,
+            unfinished_total_bytes=limits.unfinished_total_mib << 20,
+            backlog_total_bytes=limits.backlog_total_mib << 20,
         )
 
     def resolved(self) -> str:
@@ -128,6 +135,7 @@ def read_config(path: Path | None, **flags: Any) -> FleetConfig:
             raise ConfigError(f"can't be read: {error.strerror or error}", param=where) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"is not TOML: {error}", param=where) from None
+    tree.pop("gateway", None)  # the same file's other reader
     base = Path() if path is None else path.parent
     for name, value in flags.items():
         if value is not None:

@@ -6,8 +6,11 @@ await transport.listen(host, port, driver.accept)
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 
 from mainspring.fleet.links import Peer
+from mainspring.fleet.offloop import Done, attempt
 from mainspring.fleet.shell import Shell
 from mainspring.wire.errors import Close
 from mainspring.wire.transport import Connection, Lost
@@ -21,9 +24,14 @@ SHORTEST_SLEEP_S = 1e-6
 
 
 class Driver:
-    """`accept` is what a transport's `listen` is given. After `Shell` calls from elsewhere, call `arm`."""
+    """`accept` is what a transport's `listen` is given. After `Shell` calls from elsewhere, call `arm`.
 
-    def __init__(self, shell: Shell, clock: Callable[[], float], call_later: CallLater) -> None:
+    `executor` runs what blocks, `to_loop` brings its end back; without them it is done on the spot."""
+
+    def __init__(
+        self, shell: Shell, clock: Callable[[], float], call_later: CallLater, executor: Executor | None = None,
+        to_loop: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:  # fmt: skip
         self.shell = shell
         self.clock = clock
         self._call_later = call_later
@@ -31,6 +39,9 @@ class Driver:
         self._timer = 0
         self._read_s = clock()
         self._ahead_s = 0.0
+        if executor is not None and to_loop is not None:
+            self._executor, self._to_loop = executor, to_loop
+            shell.off_loop.blocking = self._block
 
     def now_s(self) -> float:
         """The clock, going on from where it was after a step back."""
@@ -54,6 +65,18 @@ class Driver:
             self._timer += 1
             timer = self._timer
             self._call_later(max(SHORTEST_SLEEP_S, due_s - now_s), lambda: self._due(timer))
+
+    def _block(self, work: Callable[[], object], done: Done) -> None:
+        def back(outcome: object) -> None:
+            done(outcome, self.now_s())
+            self.arm()
+
+        def hand_over(future: "Future[object]") -> None:
+            if not future.cancelled():
+                with suppress(RuntimeError):  # the loop is closed: nobody is left to hear of it
+                    self._to_loop(lambda: back(future.result()))
+
+        self._executor.submit(attempt, work).add_done_callback(hand_over)
 
     def _due(self, timer: int) -> None:
         if timer == self._timer:

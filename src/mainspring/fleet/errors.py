@@ -12,7 +12,25 @@ class PayloadsFullError(ContentionError):
     code = "router_full"
 
     def __init__(self, *, limit: int, held: int, more: int) -> None:
-        message = f"{more:,} bytes of tokens on top of {held:,} that wait: the router holds at most {limit:,}"
+        message = (
+            f"{more:,} bytes of tokens on top of {held:,} that wait: the router holds at most {limit:,} "
+            "(limits.payload_mib)"
+        )
+        super().__init__(message, retry_after_s=RETRY_S)
+        self.limit = limit
+        self.actual = held + more
+
+
+class ClientFullError(ContentionError):
+    """The token arrays of one client's waiting requests fill its share."""
+
+    code = "client_full"
+
+    def __init__(self, *, limit: int, held: int, more: int) -> None:
+        message = (
+            f"{more:,} bytes of tokens on top of {held:,} of this client that wait: one client holds at most {limit:,} "
+            "(limits.client_mib)"
+        )
         super().__init__(message, retry_after_s=RETRY_S)
         self.limit = limit
         self.actual = held + more
@@ -54,6 +72,12 @@ class LinkLostError(MainspringError):
     """The link ended before the answer. Whether the work was done is not known; nothing is sent twice by itself."""
 
     code = "link_lost"
+
+
+class FleetTimeoutError(MainspringError):
+    """The router lives and did not answer within the time that the caller gives it."""
+
+    code = "fleet_timeout"
 
 
 class RequestRefusedError(MainspringError):

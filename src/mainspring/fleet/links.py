@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from mainspring.fleet.budget import Budget
 from mainspring.fleet.bundles import Sending
 from mainspring.wire import messages as m
 from mainspring.wire.errors import BusyError, Close
@@ -17,6 +18,7 @@ from mainspring.wire.link import CloseConnection, Closed, Knock, Link, LinkEvent
 from mainspring.wire.transport import HIGH_BYTES, Connection, Identity
 
 FOREVER = float("inf")
+TOTAL_BYTES = 1 << 30
 LEAST_SHARE = 16
 """Links of one name are a quarter of all at most, or so many: one certificate must not keep the others out."""
 
@@ -24,7 +26,7 @@ LEAST_SHARE = 16
 @dataclass(eq=False)
 class Peer:
     """`streams`: what each stream serves, by whatever opened or accepted it. Of a node: its last `offer` and `report`,
-    whether the core knows it (`serving`), and keys it told before that."""
+    whether the core knows it (`serving`), and keys it told before that. `awaited`: bundles that it waits for."""
 
     connection: Connection
     link: Link
@@ -40,6 +42,7 @@ class Peer:
     streams: dict[int, object] = field(default_factory=dict)
     held_back: deque[object] = field(default_factory=deque)
     sending: deque[Sending] = field(default_factory=deque)
+    awaited: int = 0
     offer: m.Offer | None = None
     report: m.NodeReport | None = None
     report_s: float = 0.0
@@ -82,10 +85,14 @@ class Silence(Struct, frozen=True):
 
 
 class LinkBook:
-    def __init__(self, rules: Rules, max_links: int) -> None:
+    def __init__(
+        self, rules: Rules, max_links: int, unfinished_bytes: int = TOTAL_BYTES, backlog_bytes: int = TOTAL_BYTES
+    ) -> None:
         self.rules = rules
         self.max_links = max_links
         self.peers: set[Peer] = set()
+        self.unfinished = Budget(unfinished_bytes, lambda peer: peer.link.buffered_bytes, self.peers)
+        self.backlog = Budget(backlog_bytes, lambda peer: peer.connection.backlog_bytes, self.peers)
         self.nodes: dict[str, Peer] = {}
         self.epoch = 0
         self._silences: deque[Silence] = deque(maxlen=64)
@@ -128,6 +135,8 @@ class LinkBook:
     def forget(self, peer: Peer) -> None:
         peer.closed = True
         self.peers.discard(peer)
+        self.unfinished.forget(peer)
+        self.backlog.forget(peer)
         if self.nodes.get(peer.name) is peer:
             del self.nodes[peer.name]
 

@@ -34,7 +34,7 @@ class NodeDesk:
         elif isinstance(served, LeaseStream):
             self.work.about_lease(served, message, now_s)
         elif isinstance(served, Fetching):
-            self.offers.about_bundle(peer, served, message, now_s)
+            self.shell.fetches.hear(peer, served, message, now_s)
 
     def _control(self, peer: Peer, message: m.Message, now_s: float) -> None:
         if isinstance(message, m.Offer):
@@ -50,6 +50,7 @@ class NodeDesk:
         """The core gives its work to others; whether what ran is suspect is the book's judgement."""
         crashed = self.shell.book.crashed(peer, closed, work_of(peer), now_s)
         self.work.lost(peer)
+        self.shell.fetches.left(peer, now_s)
         peer.streams.clear()
         if peer.serving:
             peer.serving = False

@@ -9,11 +9,10 @@ from mainspring.core import events as ev
 from mainspring.core.nouns import NodeSpec
 from mainspring.core.refusals import BadNodeError
 from mainspring.errors import MainspringError
-from mainspring.fleet.bundles import MAX_BYTES, Fetching
+from mainspring.fleet.bundles import MAX_BYTES, Packed
 from mainspring.fleet.errors import BundleError
 from mainspring.fleet.links import Peer
 from mainspring.wire import messages as m
-from mainspring.wire.errors import Close
 from mainspring.wire.exchanges import CONTROL
 
 if TYPE_CHECKING:
@@ -36,36 +35,23 @@ class OfferDesk:
         try:
             check_offer(offer)
         except MainspringError as error:
-            self._decline(peer, error, now_s)
+            self.decline(peer, error, now_s)
             return
         peer.offer = offer
-        if offer.bundle in self.shell.bundles:
-            self._join(peer, now_s)
-        elif not any(isinstance(served, Fetching) for served in peer.streams.values()):
-            stream = peer.link.open(m.FetchBundle(bundle=offer.bundle), now_s)
-            peer.streams[stream] = Fetching(offer.bundle, offer.bundle_bytes, offer.bundle_sha256)
-            self.shell.touch(peer)
+        if not peer.awaited:  # one bundle at a time: what it offers meanwhile is looked at after that
+            peer.awaited = 1
+            self.shell.fetches.want(offer.bundle, lambda packed, when_s: self._have(peer, offer, packed, when_s), now_s)
 
-    def about_bundle(self, peer: Peer, fetching: Fetching, message: m.Message, now_s: float) -> None:
-        offer = peer.offer
-        try:
-            if isinstance(message, m.BundleData):
-                fetching.take(message)
-                return
-            if not isinstance(message, m.BundleEnd) or offer is None:
-                return
-            data, digest = fetching.finish(message)
-            self.shell.bundles.put(fetching.bundle, data, size=len(data), sha256=digest)
-        except BundleError as error:
-            if isinstance(message, m.BundleData):  # it would go on for ever: there is no way to stop a fetch
-                self.shell.close(peer, Close.LIMIT, error.message, now_s)
-            else:
-                self._decline(peer, error, now_s)
+    def _have(self, peer: Peer, offer: m.Offer, packed: Packed | None, now_s: float) -> None:
+        peer.awaited = 0
+        if peer.closed or peer.offer is None:
             return
-        if offer.bundle == fetching.bundle:
-            self._join(peer, now_s)
+        if peer.offer.bundle != offer.bundle:
+            self.offered(peer, peer.offer, now_s)
+        elif packed is None:
+            self.decline(peer, BundleError("nobody could give the bundle"), now_s)
         else:
-            self.offered(peer, offer, now_s)
+            self._join(peer, now_s)
 
     def _join(self, peer: Peer, now_s: float) -> None:
         offer, shell = peer.offer, self.shell
@@ -76,7 +62,7 @@ class OfferDesk:
             spec.check()
             shell.models.offered(peer.name, offer)
         except MainspringError as error:
-            self._decline(peer, error, now_s)
+            self.decline(peer, error, now_s)
             return
         if peer.serving:
             shell.tell(ev.NodeLeft(peer.name, peer.epoch, crashed=False))
@@ -84,16 +70,17 @@ class OfferDesk:
         shell.tell(ev.NodeJoined(spec))
         if peer.draining:
             shell.tell(ev.NodeDraining(peer.name, peer.epoch))
-        log.info("node %s serves %s (%s, %s)", peer.name, offer.alias, offer.numerics, offer.device)
+        log.info("node %s serves %s (%s, %s)", peer.name, m.one_line(offer.alias), offer.numerics,
+                 m.one_line(offer.device))  # fmt: skip
 
     def reject(self, name: str, error: MainspringError, now_s: float) -> None:
         peer = self.shell.book.nodes.get(name)
         if peer is not None:
-            self._decline(peer, error, now_s)
+            self.decline(peer, error, now_s)
 
-    def _decline(self, peer: Peer, error: MainspringError, now_s: float) -> None:
+    def decline(self, peer: Peer, error: MainspringError, now_s: float) -> None:
         """It gets no work until it offers again."""
-        log.warning("node %s: its offer can't be used: %s", peer.name, error)
+        log.warning("node %s: its offer can't be used: %s", peer.name, m.one_line(str(error)))
         if peer.serving:
             peer.serving = False
             self.shell.tell(ev.NodeLeft(peer.name, peer.epoch, crashed=False))
@@ -123,7 +110,7 @@ class OfferDesk:
                 check_offer(refined_offer(peer.offer, report))
                 peer.offer = refined_offer(peer.offer, report)
         except MainspringError as error:
-            log.warning("node %s: its refined constants can't be used: %s", peer.name, error)
+            log.warning("node %s: its refined constants can't be used: %s", peer.name, m.one_line(str(error)))
             event = replace(event, cost=None, round_cost=None, anchors=None, limits=None)
         if event != ev.NodeRefined(peer.name, peer.epoch):
             self.shell.tell(event)

@@ -1,4 +1,5 @@
-"""Token arrays of requests from submit to answer, counted against one byte cap; a request beyond it is contention.
+"""Token arrays of requests from submit to answer, counted against one byte cap and each client's share of it; a
+request beyond either is contention.
 
 Cuts the wire `Part` of a core `Part` from them: the view's tokens that are to be scanned, branches and labels of a
 range, `parent` of a part that shares a view, `more` while chunks follow. Slices of bytes, no copies but the frame's.
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from mainspring.core.nouns import Part, Pass
 from mainspring.core.refusals import BadShapeError
-from mainspring.fleet.errors import PayloadsFullError
+from mainspring.fleet.errors import ClientFullError, PayloadsFullError
 from mainspring.wire import messages as m
 
 DEFAULT_CAP_BYTES = 512 << 20
@@ -25,11 +26,12 @@ Offsets = NDArray[np.int64]
 class Payload:
     """One request's arrays. `branches` and `labels` are offsets [B + 1] of each branch; `sends` counts each shard's."""
 
-    __slots__ = ("branches", "labels", "model", "nbytes", "sends", "submit", "view")
+    __slots__ = ("branches", "labels", "model", "nbytes", "owner", "sends", "submit", "view")
 
-    def __init__(self, submit: m.Submit, model: str, view: bytes) -> None:
+    def __init__(self, submit: m.Submit, model: str, view: bytes, owner: str) -> None:
         self.submit = replace(submit, view_tokens=b"")  # a shared view is kept once
         self.model = model
+        self.owner = owner
         self.view = view
         self.branches = offsets(submit.branch_lengths)
         self.labels = offsets(submit.label_counts)
@@ -66,11 +68,15 @@ class Payload:
 
 
 class Payloads:
-    """By the core's request id."""
+    """By the core's request id. `share_bytes` is what requests of one owner may hold; a view that several of them share
+    counts once."""
 
-    def __init__(self, cap_bytes: int = DEFAULT_CAP_BYTES) -> None:
+    def __init__(self, cap_bytes: int = DEFAULT_CAP_BYTES, share_bytes: int | None = None) -> None:
         self.cap_bytes = cap_bytes
+        self.share_bytes = cap_bytes if share_bytes is None else min(share_bytes, cap_bytes)
         self.held_bytes = 0
+        self._owned: dict[str, int] = {}
+        self._seen: dict[tuple[str, str, str], int] = {}
         self._of: dict[str, Payload] = {}
         self._views: dict[tuple[str, str], tuple[bytes, int]] = {}
 
@@ -83,15 +89,17 @@ class Payloads:
     def get(self, request_id: str) -> Payload | None:
         return self._of.get(request_id)
 
-    def add(self, request_id: str, submit: m.Submit, model: str) -> Payload:
-        """Raises PayloadsFullError at the cap, BadShapeError for another view under a key in use."""
+    def add(self, request_id: str, submit: m.Submit, model: str, owner: str = "") -> Payload:
+        """Raises PayloadsFullError at the cap, ClientFullError at the owner's share, BadShapeError for another view
+        under a key in use."""
         view, users = self._views.get((model, submit.view_key), (submit.view_tokens, 0))
         if users and view != submit.view_tokens:
             raise BadShapeError("an open request has another view under this key", param="view_key")
-        payload = Payload(submit, model, view)
+        payload = Payload(submit, model, view, owner)
         more = payload.nbytes + (0 if users else len(view))
         if self.held_bytes + more > self.cap_bytes:
             raise PayloadsFullError(limit=self.cap_bytes, held=self.held_bytes, more=more)
+        self._charge(payload)
         if submit.view_key:
             self._views[model, submit.view_key] = view, users + 1
         self.held_bytes += more
@@ -104,6 +112,7 @@ class Payloads:
         if payload is None:
             return
         self.held_bytes -= payload.nbytes
+        self._discharge(payload)
         slot = (payload.model, payload.submit.view_key)
         view, users = self._views.get(slot, (payload.view, 1))
         if users > 1:
@@ -111,6 +120,28 @@ class Payloads:
         else:
             self._views.pop(slot, None)
             self.held_bytes -= len(view)
+
+    def owned_bytes(self, owner: str) -> int:
+        return self._owned.get(owner, 0)
+
+    def _charge(self, payload: Payload) -> None:
+        held, slot = self.owned_bytes(payload.owner), (payload.owner, payload.model, payload.submit.view_key)
+        users = self._seen.get(slot, 0) if payload.submit.view_key else 0
+        more = payload.nbytes + (0 if users else len(payload.view))
+        if held + more > self.share_bytes:
+            raise ClientFullError(limit=self.share_bytes, held=held, more=more)
+        self._owned[payload.owner] = held + more
+        if payload.submit.view_key:
+            self._seen[slot] = users + 1
+
+    def _discharge(self, payload: Payload) -> None:
+        slot = (payload.owner, payload.model, payload.submit.view_key)
+        users = self._seen.pop(slot, 1)
+        if users > 1:
+            self._seen[slot] = users - 1
+        left = self._owned.pop(payload.owner) - payload.nbytes - (0 if users > 1 else len(payload.view))
+        if left:
+            self._owned[payload.owner] = left
 
     def parts(self, work: Pass) -> tuple[tuple[m.Part, ...], int]:
         """The pass as it is sent, and its attempt: the sendings that any of its shards has seen, from 0."""

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +33,8 @@ CHILDREN_S = 10.0
 RENEW_S = 20 * 86_400.0
 """Certificates of local nodes last 90 days."""
 LOOK_S = 0.25
+BLOCKING = 2
+"""Threads for disk, hashes and the check of bundles."""
 
 
 class Serving:
@@ -44,7 +47,9 @@ class Serving:
         state = Path(config.router.state)
         bundles = BundleCache(state / "bundles", config.limits.bundle_mib << 20)
         self.shell = Shell(config.settings(), random.getrandbits(52), clock.now_s(), bundles)
-        self.driver = Driver(self.shell, clock.now_s, asyncio.get_running_loop().call_later)
+        loop = asyncio.get_running_loop()
+        self._executor = ThreadPoolExecutor(BLOCKING, "bundles")
+        self.driver = Driver(self.shell, clock.now_s, loop.call_later, self._executor, loop.call_soon_threadsafe)
         self.children: Children | None = None
         self._stop = asyncio.Event()
         self._signals = 0
@@ -65,6 +70,7 @@ class Serving:
                 await self.children.stop(CHILDREN_S)
             for endpoint in endpoints:
                 await endpoint.stop()
+            self._executor.shutdown(wait=False, cancel_futures=True)
             log.info("the router has ended")
 
     def stop(self) -> None:

@@ -30,11 +30,14 @@ from mainspring.core.actions import (
 from mainspring.core.router import Router
 from mainspring.fleet.admission import Models
 from mainspring.fleet.answers import Answers
+from mainspring.fleet.budget import Budget
 from mainspring.fleet.bundles import BundleCache
 from mainspring.fleet.clients import ClientDesk
 from mainspring.fleet.errors import DrainingError, InternalError
+from mainspring.fleet.fetches import Fetches
 from mainspring.fleet.links import FOREVER, LinkBook, Peer
 from mainspring.fleet.nodes import NodeDesk
+from mainspring.fleet.offloop import OffLoop
 from mainspring.fleet.payloads import Payloads
 from mainspring.fleet.settings import Settings
 from mainspring.fleet.tally import Tally
@@ -54,16 +57,20 @@ class Shell:
         self.instance = instance
         self.began_s = now_s
         self.core = Router(settings.classes)
-        self.book = LinkBook(settings.rules, settings.max_links)
+        self.book = LinkBook(
+            settings.rules, settings.max_links, settings.unfinished_total_bytes, settings.backlog_total_bytes
+        )
         self.models = Models(settings.models)
-        self.payloads = Payloads(settings.payload_bytes)
+        self.payloads = Payloads(settings.payload_bytes, settings.client_bytes)
         self.answers = Answers()
         self.bundles = bundles or BundleCache()
+        self.fetches = Fetches(self)
         self.tally = Tally()
         self.nodes = NodeDesk(self)
         self.clients = ClientDesk(self)
         self.draining = False
         self.done = False
+        self.off_loop = OffLoop(self)
         self._drain_by_s = FOREVER
         self._events: deque[ev.Event | Callable[[], None]] = deque()
         self._touched: dict[Peer, None] = {}
@@ -81,6 +88,7 @@ class Shell:
     def received(self, peer: Peer, stream: int, data: bytes, end: bool, now_s: float) -> None:
         peer.heard_s = now_s
         self._take(peer, peer.link.receive(stream, data, end, now_s), now_s)
+        self._within(self.book.unfinished, peer, "unfinished frames (limits.unfinished_total_mib)", now_s)
         self._settle(peer, now_s)
 
     def reset(self, peer: Peer, stream: int, now_s: float) -> None:
@@ -103,6 +111,8 @@ class Shell:
             _, _, peer = heappop(self._deadlines)
             peer.armed_s = FOREVER
             self.touch(peer)
+        if self.fetches.due_s() <= now_s:
+            self.fetches.timer(now_s)
         if self.draining and (now_s >= self._drain_by_s or not self.clients.open):
             self._finish_drain(now_s)
         self._settle(None, now_s)
@@ -111,7 +121,8 @@ class Shell:
         """Infinite when nothing is awaited."""
         core_s = self.core.next_deadline()
         link_s = self._deadlines[0][0] if self._deadlines else FOREVER
-        return min(FOREVER if core_s is None else core_s, link_s, FOREVER if self.done else self._drain_by_s)
+        drain_s = FOREVER if self.done else self._drain_by_s
+        return min(FOREVER if core_s is None else core_s, link_s, drain_s, self.fetches.due_s())
 
     # -------------------------------------------------------------- from the process around
 
@@ -149,6 +160,10 @@ class Shell:
         """After the core has heard what it was told so far, within the current call."""
         self._events.append(do)
 
+    def settle(self, now_s: float) -> None:
+        """After `later` from without."""
+        self._settle(None, now_s)
+
     def touch(self, peer: Peer) -> None:
         self._touched[peer] = None
 
@@ -166,6 +181,8 @@ class Shell:
     def _take(self, peer: Peer, events: list[LinkEvent], now_s: float) -> None:
         for event in events:
             if isinstance(event, Received):
+                if peer.closed:  # by what came before it
+                    continue
                 self._guarded(lambda event=event: self._hear(peer, event, now_s), peer, event.stream, now_s)  # type: ignore[misc]
             elif isinstance(event, Knock):
                 self._knock(peer, event, now_s)
@@ -220,9 +237,20 @@ class Shell:
             for each in touched:
                 self._take(each, each.flush(now_s), now_s)
                 self._pump(each, now_s)
+                self._within(self.book.backlog, each, "what peers do not read (limits.backlog_total_mib)", now_s)
                 self._arm(each)
         if self.draining and not self.done and not self.clients.open:
             self._finish_drain(now_s)
+
+    def _within(self, budget: Budget, peer: Peer, what: str, now_s: float) -> None:
+        """The total over all links; the one that holds most is ended."""
+        most = None if peer.closed else budget.note(peer)
+        if most is not None:
+            log.warning("%s %s holds most of too many bytes of %s", most.role, most.name, what)
+            self.tally.count("links_over_total")
+            self.close(
+                most, Close.LIMIT, f"all links hold {budget.limit_bytes >> 20} MiB of {what}, this one most", now_s
+            )
 
     def _pump(self, peer: Peer, now_s: float) -> None:
         """Bundles go out while the connection takes them; `writable` comes back here."""
@@ -294,11 +322,12 @@ class Shell:
                 request_id = what.lease.request_id if isinstance(what, OpenLease) else what.request_id
                 self.tell(ev.Cancel(request_id))
                 self.clients.refuse(request_id, InternalError("internal fault"), now_s)
-            elif isinstance(what, Peer) and stream:
+            elif isinstance(what, Peer) and stream is not None:
                 self._abort(what, stream, now_s)
 
     def _abort(self, peer: Peer, stream: int, now_s: float) -> None:
-        if peer.role == "client":
+        """A fault about the link as a whole ends it: what the peer said was not taken in, and it must not think so."""
+        if peer.role == "client" and stream != CONTROL:
             self.clients.abort(peer, stream, now_s)
         else:
             self.close(peer, Close.INTERNAL, "internal fault", now_s)

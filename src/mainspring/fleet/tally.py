@@ -7,6 +7,7 @@ from msgspec import Struct
 WINDOW_S = 60.0
 KEPT = 20_000
 PASSES = 1000
+MAX_CODES = 64
 
 
 class Ending(Struct, frozen=True):
@@ -36,14 +37,25 @@ class Tally:
         self.endings: deque[Ending] = deque(maxlen=KEPT)
         self.passes: deque[PassRecord] = deque(maxlen=PASSES)
         self.counts: dict[str, float] = {}
+        self.submitted = self.answered = self.late = 0
+        self.refused: dict[str, int] = {}
 
     def count(self, name: str, more: float = 1.0) -> None:
         self.counts[name] = self.counts.get(name, 0.0) + more
 
     def ended(self, ending: Ending) -> None:
+        self.answered += not ending.code
+        self.late += ending.late
+        if ending.code:
+            code = ending.code if ending.code in self.refused or len(self.refused) < MAX_CODES - 1 else "others"
+            self.refused[code] = self.refused.get(code, 0) + 1
         self.endings.append(ending)
         while self.endings and self.endings[0].when_s < ending.when_s - WINDOW_S:
             self.endings.popleft()
+
+    def window_s(self, now_s: float) -> float:
+        """How far back `recent` goes: shorter than a minute where more ended than is kept."""
+        return min(WINDOW_S, max(0.0, now_s - self.endings[0].when_s)) if len(self.endings) == KEPT else WINDOW_S
 
     def recent(self, now_s: float) -> dict[str, list[Ending]]:
         by_class: dict[str, list[Ending]] = {}

@@ -158,7 +158,7 @@ class WorkDesk:
         reason = message.reason if isinstance(message, m.Failed) else "not_finite"
         shell.tally.count(f"failed_{reason}")
         if isinstance(message, m.Failed):
-            log.info("node %s, pass %d failed: %s %s", peer.name, work.id, reason, message.message)
+            log.info("node %s, pass %d failed: %s %s", peer.name, work.id, reason, m.one_line(message.message))
         shell.clients.failed({work.parts[index].request_id for index in {*failed, *bad}}, reason)
         if reason == "draining" and not peer.draining:
             peer.draining = True

@@ -2,6 +2,8 @@
 
 decisions, given times and messages
     scheduler.py  messages and times in, messages and jobs out; drives `core.agenda`
+    jobs.py       a pass from receipt to its answer
+    dependants.py parts that share a view fail together
     views.py      half-scanned and kept views by key: holds from receipt to use, what was gained and dropped
     probe.py      cost constants: a first answer in 5 s, refined in idle time
     health.py     whether work ends well, and since when none has

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 
 from mainspring.node.departure import Departure
+from mainspring.node.jobs import Say
 from mainspring.node.offering import Offering
 from mainspring.node.reports import Reports
 from mainspring.node.runner import CallLater, Clock, Runner
-from mainspring.node.scheduler import Say
 from mainspring.node.sending import BundleSender
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
@@ -47,7 +47,7 @@ class Membership:
         self._offering, self._runner = offering, runner
         self._clock, self._call_later, self._ended = clock, call_later, ended
         self._reports = Reports(runner.scheduler, offering)
-        self._sender = BundleSender(offering.packed, offering.bundle)
+        self._sender = BundleSender(offering.packed, offering.bundle, offering.sha256)
         self._joined_s: float | None = None
         self._end: tuple[Closed, float | None] | None = None
         self._due_s = float("inf")
@@ -168,12 +168,12 @@ class Membership:
         elif isinstance(message, m.Release):
             scheduler.release(message.request)
         elif isinstance(message, m.Drain):
-            log.info("the router asks to leave within %g s: %s", message.within_s, message.reason)
+            log.info("the router asks to leave within %g s: %s", message.within_s, m.one_line(message.reason))
             self._drain(message.within_s, now_s, linger_s=0.0)
         elif isinstance(message, m.Declined):
-            log.error("the router declined the offer (%s): %s", message.code, message.message)
+            log.error("the router declined the offer (%s): %s", m.one_line(message.code), m.one_line(message.message))
         elif isinstance(message, m.Goodbye):
-            log.info("the router says goodbye: %s", message.reason)
+            log.info("the router says goodbye: %s", m.one_line(message.reason))
         for say in says:
             self.link.send(say.stream, say.message, now_s)
 

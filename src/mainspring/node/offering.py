@@ -5,6 +5,7 @@ takes seconds, so the digest of a file is remembered on disk by name, size and t
 """
 
 import hashlib
+import logging
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -12,6 +13,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
+from mainspring.backend.gauges import Gauges, gauges_of
 from mainspring.backend.protocol import Backend
 from mainspring.core.nouns import Limits
 from mainspring.errors import ModelError
@@ -19,6 +21,10 @@ from mainspring.node.probe import Probe
 from mainspring.wire import messages as m
 from mainspring.wire.records import Numerics
 
+log = logging.getLogger(__name__)
+
+COLDEST_C, HOTTEST_C = -100.0, 500.0
+"""Beyond, a sensor is broken."""
 QUESTION_TOKENS = 1024
 PASS_PARTS = 256
 DIGESTS = 256
@@ -43,7 +49,9 @@ class Offering:
         self.model, self.alias, self.bundle, self.packed = model, alias, bundle, packed
         self.limits, self.probe = limits, probe
         self._numerics, self._device = backend.numerics, backend.device
-        self._sha256 = hashlib.sha256(packed).hexdigest()
+        self._backend = backend
+        self._blind = False
+        self.sha256 = hashlib.sha256(packed).hexdigest()
         self._labels = labels or {}
 
     def offer(self) -> m.Offer:
@@ -51,10 +59,29 @@ class Offering:
             raise ModelError("no pass could be measured, so nothing can be offered")
         return m.Offer(
             model=self.model, alias=self.alias, bundle=self.bundle, bundle_bytes=len(self.packed),
-            bundle_sha256=self._sha256, numerics=cast(Numerics, self._numerics), cost=self.probe.cost,
+            bundle_sha256=self.sha256, numerics=cast(Numerics, self._numerics), cost=self.probe.cost,
             limits=self.limits, anchors=self.probe.anchors, provisional=self.probe.provisional, device=self._device,
             labels=self._labels,
         )  # fmt: skip
+
+    def gauges(self) -> Gauges:
+        """Memory and temperature, each within what the wire takes or None. One that breaks is said once, and never
+        asked again: a report must not fail by it."""
+        if self._blind:
+            return Gauges()
+        try:
+            told = gauges_of(self._backend)
+        except Exception:
+            log.exception("the device can't tell its memory and temperature")
+            self._blind = True
+            return Gauges()
+        celsius = told.temperature_c
+        sane = celsius is not None and COLDEST_C <= celsius <= HOTTEST_C
+        return Gauges(_count(told.memory_bytes), _count(told.memory_total_bytes), celsius if sane else None)
+
+
+def _count(value: int | None) -> int | None:
+    return None if value is None or not 0 <= value <= 1 << 53 else int(value)
 
 
 def limits_of(backend: Backend, cache_bytes: int, state_bytes: int) -> Limits:

@@ -58,7 +58,10 @@ class Reports:
             self._told = self._cost()
             what |= {"cost": probe.cost, "anchors": probe.anchors, "provisional": probe.provisional}
         self._fresh, self._state = False, health.state
+        gauges = self._offering.gauges()
         return m.NodeReport(
             state=health.state, idle_s=health.idle_s(now_s), waiting=health.waiting, running=health.running,
-            cache_bytes=views.store.used_bytes, passes=health.passes, failures=health.failures, **what,
+            cache_bytes=views.store.used_bytes, passes=health.passes, failures=health.failures,
+            memory_bytes=gauges.memory_bytes, memory_total_bytes=gauges.memory_total_bytes,
+            temperature_c=gauges.temperature_c, **what,
         )  # fmt: skip

@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Protocol
 
 from mainspring.engine import CheckpointGoneError, Engine, Segment
+from mainspring.node.jobs import Job, PassJob, ProbeJob, Say
 from mainspring.node.outcome import Outcome
-from mainspring.node.scheduler import Job, PassJob, ProbeJob, Say, Scheduler
+from mainspring.node.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]

@@ -9,16 +9,17 @@ that is certain, never run; every pass taken is answered once, or its link was l
 never reported on a later one: jobs carry the link they came by.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from mainspring.backend.protocol import Limits
 from mainspring.core.agenda import Agenda, ComeLate, RunPass
-from mainspring.engine import Segment
 from mainspring.errors import InputError
 from mainspring.node.health import Health
+from mainspring.node.jobs import Job, PassJob, ProbeJob, Say, Turn
 from mainspring.node.outcome import Outcome
-from mainspring.node.probe import CANARY, Probe, Shape
+from mainspring.node.probe import CANARY, Probe
 from mainspring.node.translate import (
+    among,
     check_segments,
     joined,
     message_of,
@@ -28,53 +29,13 @@ from mainspring.node.translate import (
     reason_of,
     segments_of,
 )
-from mainspring.node.views import Claim, ViewMissingError, Views
+from mainspring.node.views import Views
 from mainspring.wire import messages as m
 
 WAITING_PASSES = 256
 WAITING_BYTES = 256 << 20
+VIEW_MISSING = "a checkpoint that the pass builds on is not here"
 NO_GENERATION = "this node does not generate"
-
-
-@dataclass(frozen=True)
-class Say:
-    """`message` is to go out on `stream` of the link with that serial number, if it is still there."""
-
-    link: int
-    stream: int
-    message: m.Message
-
-
-@dataclass
-class PassJob:
-    """A pass from receipt to its answer."""
-
-    link: int
-    stream: int
-    work: m.Work
-    claim: Claim
-    segments: list[Segment]
-    arrived_s: float
-    nbytes: int
-    began_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class ProbeJob:
-    """A measurement in idle time; `canary`: only to see that the device still answers."""
-
-    shape: Shape
-    segments: list[Segment]
-    canary: bool = False
-
-
-Job = PassJob | ProbeJob
-
-
-@dataclass
-class Turn:
-    says: list[Say] = field(default_factory=list)
-    job: Job | None = None
 
 
 class Scheduler:
@@ -128,16 +89,18 @@ class Scheduler:
         if len(self._jobs) >= WAITING_PASSES or self._bytes + size > WAITING_BYTES:
             full = f"at most {WAITING_PASSES} passes and {WAITING_BYTES >> 20} MiB wait here"
             return [self._refuse(stream, work, "out_of_memory", full)]
-        try:
-            claim = self.views.claim(work.parts, now_s)
-        except ViewMissingError as missing:
-            return [self._refuse(stream, work, "view_missing", str(missing), missing.keys)]
-        segments = segments_of(work.parts, claim.places)
-        job = PassJob(self._link, stream, work, claim, segments, now_s, size)
+        lost, missing = self.views.missing(work.parts)
+        if len(lost) == len(work.parts):
+            return [self._refuse(stream, work, "view_missing", VIEW_MISSING, missing)]
+        taken = [index for index in range(len(work.parts)) if index not in lost]
+        parts = among(work.parts, taken)
+        claim = self.views.claim(parts, now_s)
+        segments = segments_of(parts, claim.places)
+        job = PassJob(self._link, stream, work, claim, segments, now_s, size, taken, missing)
         try:
             check_segments(self._limits, segments)
         except InputError as error:
-            self.views.settle(claim, now_s, failed=range(len(work.parts)))
+            self.views.settle(claim, now_s, failed=range(len(parts)))
             return [self._refuse(stream, work, "bad_work", message_of(error))]
         self._tickets += 1
         self._jobs[self._tickets] = job
@@ -222,8 +185,13 @@ class Scheduler:
         job = self._jobs.pop(ticket)
         self._bytes -= job.nbytes
         if self.draining_by_s is not None and now_s + predicted_s > self.draining_by_s:
-            self.views.settle(job.claim, now_s, failed=range(len(job.segments)))
+            self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
             turn.says += self._failed(job, "draining")
+            return
+        job.lose(*self.views.gone(job.claim))
+        if not job.left:
+            self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
+            turn.says += self._failed(job, "view_missing", message=VIEW_MISSING)
             return
         job.began_s = now_s
         turn.job = self.running = job
@@ -251,23 +219,24 @@ class Scheduler:
 
     def _answered(self, job: PassJob, outcome: Outcome, now_s: float) -> list[Say]:
         poisoned = not_finite(outcome.logits)
-        failed = sorted({*poisoned, *outcome.unkept})
-        self.views.settle(job.claim, now_s, failed=failed)
-        self.views.distrust(job.claim, poisoned)
+        bad = sorted({*poisoned, *outcome.unkept})
+        sound = {place for at, place in enumerate(job.left) if at not in bad}
+        self.views.settle(job.claim, now_s, failed=[place for place in range(len(job.taken)) if place not in sound])
+        self.views.distrust(job.claim, [job.left[at] for at in poisoned])
         self.health.ended(now_s, well=not poisoned)
+        failed = job.failed(bad)
         if not failed:
             return self._done(job, outcome)
-        reason: m.FailReason = "not_finite" if poisoned else "out_of_memory"
+        reason, message = _why(poisoned, bad)
         return self._failed(
-            job, reason, failed=tuple(failed) if len(failed) < len(job.work.parts) else (),
-            logits=joined(outcome.logits, failed), measured_s=outcome.seconds,
-            message="the model's answer is not finite" if poisoned else "no room to keep a view that is half scanned",
+            job, reason, failed=failed if len(failed) < len(job.work.parts) else (),
+            logits=joined(outcome.logits, bad), measured_s=outcome.seconds, message=message,
         )  # fmt: skip
 
     def _broke(self, job: PassJob, outcome: Outcome, now_s: float) -> list[Say]:
         assert outcome.error is not None  # noqa: S101 - the caller looked
         reason = reason_of(outcome.error)
-        self.views.settle(job.claim, now_s, failed=range(len(job.segments)))
+        self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
         if reason == "out_of_memory":
             self.views.store.clear()
         blameless = reason in ("view_missing", "bad_work")
@@ -282,7 +251,7 @@ class Scheduler:
 
     def _give_up(self, job: PassJob, now_s: float) -> None:
         self._bytes -= job.nbytes
-        self.views.settle(job.claim, now_s, failed=range(len(job.segments)))
+        self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
 
     def _say(self, job: PassJob, message: m.Message) -> list[Say]:
         return [Say(job.link, job.stream, message)]
@@ -313,7 +282,7 @@ class Scheduler:
         gained, dropped = self.views.changes()
         return self._say(job, m.Failed(
             fence=job.work.fence, reason=reason, failed=failed, logits=logits, measured_s=measured_s, gained=gained,
-            dropped=tuple(dict.fromkeys((*dropped, *missing))), message=message,
+            dropped=tuple(dict.fromkeys((*dropped, *job.missing, *missing))), message=message,
         ))  # fmt: skip
 
     def _refuse(
@@ -327,3 +296,12 @@ class Scheduler:
         """At receipt: nothing was taken, all parts go back together."""
         self.health.refused(reason)
         return Say(self._link, stream, m.Failed(fence=work.fence, reason=reason, message=message, dropped=dropped))
+
+
+def _why(poisoned: Sequence[int], bad: Sequence[int]) -> tuple[m.FailReason, str]:
+    """Of a pass some of whose parts have no answer; the worst names it."""
+    if poisoned:
+        return "not_finite", "the model's answer is not finite"
+    if bad:
+        return "out_of_memory", "no room to keep a view that is half scanned"
+    return "view_missing", VIEW_MISSING

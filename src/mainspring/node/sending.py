@@ -1,6 +1,5 @@
 """Bundles on their way out: pieces of 256 KiB, taking turns, while the link's backlog is low."""
 
-import hashlib
 from collections.abc import Iterator
 
 from mainspring.wire import messages as m
@@ -13,11 +12,11 @@ READERS = 8
 
 
 class BundleSender:
-    """`packed` are the bytes of the one bundle there is, `bundle` its hash."""
+    """`packed` are the bytes of the one bundle there is, `bundle` its hash, `sha256` that of the bytes."""
 
-    def __init__(self, packed: bytes, bundle: str) -> None:
+    def __init__(self, packed: bytes, bundle: str, sha256: str) -> None:
         self._packed, self._bundle = packed, bundle
-        self._sha256 = hashlib.sha256(packed).hexdigest()
+        self._sha256 = sha256
         self._at: dict[int, int] = {}
         self._refused: list[int] = []
 

@@ -7,17 +7,27 @@ engine sees them; arrays come out of the wire's bytes once.
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from mainspring.backend.protocol import Limits
 from mainspring.core.nouns import Part, Pass
 from mainspring.engine import Branch, CheckpointGoneError, Segment
 from mainspring.engine.checks import check_segment
-from mainspring.errors import InputError, MainspringError
+from mainspring.errors import DeviceMemoryError, InputError, MainspringError
 from mainspring.node.views import Place
 from mainspring.wire import messages as m
 
 NO_ROOM = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
 """How libraries say it that raise no MemoryError: CUDA's and the CPU's allocators of torch among them."""
+
+
+def among(parts: Sequence[m.Part], taken: Sequence[int]) -> list[m.Part]:
+    """Only these, each pointing at where its parent is now; parents of what is taken are taken."""
+    place = {index: at for at, index in enumerate(taken)}
+    return [
+        parts[index] if parts[index].parent < 0 else replace(parts[index], parent=place[parts[index].parent])
+        for index in taken
+    ]
 
 
 def segments_of(parts: Sequence[m.Part], places: Sequence[Place]) -> list[Segment]:
@@ -71,7 +81,7 @@ def reason_of(error: BaseException) -> m.FailReason:
     if isinstance(error, CheckpointGoneError):
         return "view_missing"
     text = str(error).lower()
-    if isinstance(error, MemoryError) or any(words in text for words in NO_ROOM):
+    if isinstance(error, MemoryError | DeviceMemoryError) or any(words in text for words in NO_ROOM):
         return "out_of_memory"
     return "engine"
 

@@ -10,21 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mainspring.engine.checkpoints import CheckpointStore
+from mainspring.node.dependants import with_dependants
 from mainspring.wire.messages import Part
 from mainspring.wire.records import HeldKeys
 
 HALF_S = 60.0
 TOLD = 2048
 """Keys gained or dropped that one message carries; the rest comes with the next."""
-
-
-class ViewMissingError(Exception):
-    """`parts` build on what is not here; `keys` are those of them that the router may believe in."""
-
-    def __init__(self, parts: tuple[int, ...], keys: tuple[str, ...]) -> None:
-        super().__init__("a checkpoint that the pass builds on is not here")
-        self.parts = parts
-        self.keys = keys
 
 
 @dataclass
@@ -35,6 +27,7 @@ class Place:
     take: bool = False
     keep: bytes | None = None
     must_keep: bool = False
+    start: int = 0
     end: int = 0
 
 
@@ -64,16 +57,26 @@ class Views:
         self._promised: dict[bytes, list[int]] = {}
         self._scans = 0
 
-    def claim(self, parts: Sequence[Part], now_s: float) -> Claim:
-        """Hold what the parts build on. ViewMissingError, and nothing held, where something is not here."""
-        resumes = [self._resume(part) for part in parts]
-        missing = tuple(
+    def missing(self, parts: Sequence[Part]) -> tuple[set[int], tuple[str, ...]]:
+        """Indices of parts that build on what is not here and that no waiting pass will leave, or share the view of one
+        that does; and the keys of those that the router may believe in."""
+        lost = {i for i, part in enumerate(parts) if part.view_from and part.parent < 0 and self._resume(part) is None}
+        keys = tuple(dict.fromkeys(parts[i].prefix for i in sorted(lost) if parts[i].prefix))
+        return with_dependants([part.parent for part in parts], lost), keys
+
+    def gone(self, claim: Claim) -> tuple[set[int], tuple[str, ...]]:
+        """When the pass is to begin: indices of its parts whose checkpoint went meanwhile, or was never left; and the
+        keys of those that the router may believe in."""
+        lost = {
             index
-            for index, (part, found) in enumerate(zip(parts, resumes, strict=True))
-            if found is None and part.view_from and part.parent < 0
-        )
-        if missing:
-            raise ViewMissingError(missing, tuple(dict.fromkeys(parts[i].prefix for i in missing if parts[i].prefix)))
+            for index, place in enumerate(claim.places)
+            if place.resume is not None and self.store.rows(place.resume) != place.start
+        }
+        return lost, self.names([key for i in sorted(lost) if (key := claim.places[i].resume) is not None])
+
+    def claim(self, parts: Sequence[Part], now_s: float) -> Claim:
+        """Hold what the parts build on, none of which is `missing`."""
+        resumes = [self._resume(part) for part in parts]
         claim = Claim([self._place(part, found) for part, found in zip(parts, resumes, strict=True)])
         for place in claim.places:
             for needed in (place.resume, place.keep if place.must_keep else None):
@@ -177,7 +180,7 @@ class Views:
         return half.key if half is not None and half.end == part.view_from else None
 
     def _place(self, part: Part, resume: bytes | None) -> Place:
-        place = Place(resume, end=part.view_to)
+        place = Place(resume, start=part.view_from, end=part.view_to)
         moves = bool(part.view_tokens) or not part.more
         place.take = resume is not None and _is_half(resume) and moves
         if part.view_key:

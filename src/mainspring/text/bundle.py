@@ -20,7 +20,7 @@ import numpy.typing as npt
 from mainspring.errors import ModelError, TooLargeError
 from mainspring.text.chat import Chat, text_of
 from mainspring.text.cut import render_cut
-from mainspring.text.fast import Ids
+from mainspring.text.fast import EncodeMany, Ids
 from mainspring.text.folder import Files, read_folder
 from mainspring.text.guard import ControlFinder, Piece
 from mainspring.text.probability import Floats, probabilities
@@ -29,7 +29,7 @@ from mainspring.text.scoring import AnswerIds, Scoring, answer_words, check_opti
 from mainspring.text.span import Span
 from mainspring.text.template import Template
 from mainspring.text.tokenizer import Tokenizer
-from mainspring.text.view import View, finish, render_prompt, settle
+from mainspring.text.view import Rendered, View, finish, render_prompt, settle
 
 PACK_BYTES = 64 << 20
 DEFAULT_VIEW_TOKENS = 131_072
@@ -103,10 +103,27 @@ class Bundle:
         choice: int = 0,
     ) -> View:
         """The span's tokens, at most `limit_tokens`. SpanError; TooLargeError; TemplateError."""
+        rendered = self.rendered(span, choice=choice)
+        return self.view_of(rendered, span, limit_tokens=limit_tokens, on_overflow=on_overflow, choice=choice)
+
+    def rendered(self, span: Span, *, choice: int = 0) -> Rendered:
+        """The first half of `view`, all but the tokens: they are made of `chat.texts(rendered.pieces)`."""
+        return settle(self.chat, span, choice)
+
+    def view_of(
+        self,
+        rendered: Rendered,
+        span: Span,
+        *,
+        limit_tokens: int | None = None,
+        on_overflow: Literal["refuse", "cut"] = "refuse",
+        choice: int = 0,
+        encode: EncodeMany | None = None,
+    ) -> View:
+        """The second half. `encode` gives the ids of texts where the caller has them."""
         limit = self.limit_tokens if limit_tokens is None else limit_tokens
-        rendered = settle(self.chat, span, choice)
         try:
-            return finish(self.chat, rendered, span, self._suffix_text, choice, limit)
+            return finish(self.chat, rendered, span, self._suffix_text, choice, limit, encode=encode)
         except TooLargeError:
             if on_overflow == "refuse":
                 raise

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mainspring.errors import TemplateError, TooLargeError
-from mainspring.text.fast import Ids
+from mainspring.text.fast import EncodeMany, Ids
 from mainspring.text.guard import ControlFinder, Guard, Piece, guard_for
 from mainspring.text.template import Template
 from mainspring.text.tokenizer import BLOCK_CHARS, Tokenizer
@@ -68,30 +68,38 @@ class Chat:
         probe.append({"role": "assistant", "content": guard.leaf("Hello!", "probe")})
         return split_at(self.render([*probe, turn], guard), number, self.template.name)[1]
 
-    def encode(self, pieces: Sequence[Piece], limit: int | None = None) -> Ids:
+    def encode(self, pieces: Sequence[Piece], limit: int | None = None, encode: EncodeMany | None = None) -> Ids:
         """Control pieces as their ids, the text between them as text. TooLargeError beyond `limit` tokens; of texts far
-        beyond it only as much is encoded as proves it, and `actual` is then a lower bound."""
+        beyond it only as much is encoded as proves it, and `actual` is then a lower bound. `encode` may know ids of
+        `texts(pieces)` already."""
+        segments = list(self._segments(pieces))
         if limit is not None:
-            texts = [text for text, control in self._segments(pieces) if not control]
+            texts = [text for text, control in segments if not control]
             if sum(map(len, texts)) > max(BLOCK_CHARS, CHARS_PER_TOKEN * limit):
                 self._check_size(texts, limit)
-        tokens = self.encode_many([pieces])[0]
+        tokens = self._encoded([segments], encode or self.tokenizer.encode_texts)[0]
         if limit is not None and len(tokens) > limit:
             raise too_large(limit, len(tokens))
         return tokens
 
+    def texts(self, pieces: Sequence[Piece]) -> list[str]:
+        """What `encode` has encoded, each text by itself."""
+        return [text for text, control in self._segments(pieces) if text and not control]
+
     def encode_many(self, sequences: Sequence[Sequence[Piece]]) -> list[Ids]:
         """Every sequence's tokens, all texts encoded in one call."""
-        segments = [[pair for pair in self._segments(pieces) if pair[0]] for pieces in sequences]
-        texts = [text for sequence in segments for text, control in sequence if not control]
-        encoded = iter(self.tokenizer.encode_texts(texts))
+        return self._encoded([list(self._segments(pieces)) for pieces in sequences], self.tokenizer.encode_texts)
+
+    def _encoded(self, sequences: Sequence[Sequence[tuple[str, bool]]], encode: EncodeMany) -> list[Ids]:
+        texts = [text for sequence in sequences for text, control in sequence if text and not control]
+        encoded = iter(encode(texts))
         return [
-            np.concatenate([EMPTY, *(self._id(text) if control else next(encoded) for text, control in sequence)])
-            for sequence in segments
+            np.concatenate([EMPTY, *(self._id(t) if control else next(encoded) for t, control in sequence if t)])
+            for sequence in sequences
         ]
 
     def _id(self, name: str) -> Ids:
-        return np.array([self.tokenizer.control[name]], dtype=np.uint32)
+        return self.tokenizer.control_ids[name]
 
     def _check_size(self, texts: Sequence[str], limit: int) -> None:
         total, whole = 0, True

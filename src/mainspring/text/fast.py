@@ -5,6 +5,7 @@ awkward texts as the reference does, or is not used. The caller compares a sampl
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ def _encoder(tokenizer: Any) -> EncodeMany:
     def encode(texts: Sequence[str]) -> list[Ids]:
         ids, offsets = tokenizer.encode_batch_flat(list(texts), add_special_tokens=False)
         tokens = np.frombuffer(ids, dtype="<u4").astype(np.uint32, copy=False)
-        return np.split(tokens, np.frombuffer(offsets, dtype="<u8")[1:-1].astype(np.int64))
+        ends = np.frombuffer(offsets, dtype="<u8").tolist()
+        return [tokens[start:end] for start, end in pairwise(ends)]
 
     return encode

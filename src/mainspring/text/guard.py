@@ -13,7 +13,6 @@ Control tokens are sought outside marked leaves only. Decision: docs/decisions/0
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -40,8 +39,7 @@ class Marked(str):
         return _ESCAPED_MARK.sub(lambda match: chr(int("fd" + match[1], 16)), str.__repr__(self))
 
 
-@dataclass(frozen=True)
-class Leaf:
+class Leaf(msgspec.Struct, frozen=True, gc=False):
     """One string of the user's. `cuttable`: prose that may lose its middle; names and ids may not."""
 
     text: str
@@ -50,8 +48,7 @@ class Leaf:
     cuttable: bool
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """A stretch of output of one origin; `leaf` is the number of the leaf it stems from."""
 
     kind: PieceKind
@@ -98,6 +95,7 @@ class Guard:
         self._scan = re.compile(f"{self._start}([{self._digits}]*)|{self._end}")
         self._own = {ord(mark): REPLACEMENT for mark in marks}
         self._any = re.compile(f"[{marks}]")
+        self._numbers: dict[str, int] = {}
         self._enabled = enabled
         self.leaves: list[Leaf] = []
         self.chars = 0
@@ -117,7 +115,9 @@ class Guard:
         lead, trail = text[:at], text[at + len(core) :]
         for char in self._finder.edges:
             core = core.replace(char, f"{self._break}{char}{self._break}")
-        return Marked(f"{lead}{self._start}{self._number(number)}{core}{self._end}{trail}")
+        digits = self._number(number)
+        self._numbers[digits] = number
+        return Marked(f"{lead}{self._start}{digits}{core}{self._end}{trail}")
 
     def pieces(self, output: str) -> list[Piece]:
         """The output taken apart, marks gone. Text whose marks the template tore apart counts as template text, in
@@ -125,13 +125,14 @@ class Guard:
         pieces: list[Piece] = []
         at, leaf = 0, None
         for match in self._scan.finditer(output):
-            text = output[at : match.start()]
-            if match[1] is None and leaf is not None:
-                pieces.append(Piece("user", self._clean(text), leaf))
-            else:
-                pieces += self._template(text, leaf)
-            leaf = self._value(match[1]) if match[1] else None
-            at = match.end()
+            start, end = match.span()
+            digits = match[1]
+            if digits is None and leaf is not None:
+                pieces.append(Piece("user", self._clean(output[at:start]), leaf))
+            elif start > at:
+                pieces += self._template(output[at:start], leaf)
+            leaf = self._value(digits) if digits else None
+            at = end
         return pieces + self._template(output[at:], leaf)
 
     def shown(self, pieces: Iterable[Piece]) -> set[int]:
@@ -159,8 +160,7 @@ class Guard:
         return digits or self._digits[0]
 
     def _value(self, digits: str) -> int | None:
-        number = int("".join(str(self._digits.index(digit)) for digit in digits), 4)
-        return number if number < len(self.leaves) else None
+        return self._numbers.get(digits)
 
 
 def choose_marks(data: bytes) -> tuple[str, bool]:

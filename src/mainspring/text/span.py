@@ -13,11 +13,11 @@ ROLES: tuple[Role, ...] = get_args(Role)
 Json = Any  # what `msgspec.json.decode` returns: dict, list, str, int, float, bool, None
 
 
-class Text(msgspec.Struct, frozen=True, tag="text"):
+class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
     text: str
 
 
-class Reasoning(msgspec.Struct, frozen=True, tag="reasoning"):
+class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", gc=False):
     """The model's own thinking, where the source carries it."""
 
     text: str

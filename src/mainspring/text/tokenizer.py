@@ -34,6 +34,7 @@ class Tokenizer:
         parts = split_document(document, where)
         self.control_tokens = parts.control
         self.control: Mapping[str, int] = MappingProxyType({token.text: token.id for token in parts.control})
+        self.control_ids = MappingProxyType({t.text: np.array([t.id], dtype=np.uint32) for t in parts.control})
         self.vocab_size = parts.size
         self._names = {token.id: token.text for token in parts.control}
         self._is_control = np.zeros(parts.size, dtype=bool)
@@ -70,9 +71,8 @@ class Tokenizer:
         self._calls += 1
         if self._calls % SAMPLE == 0 and self.implementation != "tokenizers":
             found = self._compare(texts, found)
-        for ids in found:
-            if self._is_control[ids].any():
-                raise TokenizerError(f"{self.where} encodes plain text to a control token")
+        if self._is_control[found[0] if len(found) == 1 else np.concatenate(found)].any():
+            raise TokenizerError(f"{self.where} encodes plain text to a control token")
         return found
 
     def count_tokens(self, text: str, stop: int) -> tuple[int, bool]:

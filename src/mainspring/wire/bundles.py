@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from mainspring.wire.records import KIB, MIB, Hash, Record, Row
+from mainspring.wire.records import KIB, MIB, Hash, Record, Row, Text
 
 
 class FetchBundle(Record, frozen=True, kw_only=True):
@@ -21,8 +21,10 @@ class BundleData(Row, frozen=True, kw_only=True):
 
 
 class BundleEnd(Record, frozen=True, kw_only=True):
-    """`found` False: nobody here has it. Else the whole was `size` bytes with this SHA-256; a reader checks both."""
+    """`found` False: nobody here has it, or it can't be given now, as `message` then says. Else the whole was `size`
+    bytes with this SHA-256; a reader checks both."""
 
     found: bool
     size: Annotated[int, Meta(ge=0, le=64 * MIB)] = 0
     sha256: Hash = ""
+    message: Text = ""

@@ -161,6 +161,11 @@ class Link:
         return self.pulse.round_trip_s
 
     @property
+    def buffered_bytes(self) -> int:
+        """Of frames that are not whole yet."""
+        return self._buffered
+
+    @property
     def open_streams(self) -> int:
         return len(self._streams)
 
@@ -415,10 +420,13 @@ class Link:
         self._end(Closed(close, message, False, self._goodbye, self._streams.unfinished()))
 
     def _end(self, closed: Closed) -> None:
+        if self.phase is Phase.KNOCK:  # nobody is to open to one that is gone already
+            self._events = [event for event in self._events if not isinstance(event, Knock)]
         self.phase = Phase.CLOSED
         self._events.append(closed)
         self._early.clear()
         self._streams.clear()
+        self._buffered = 0
 
     def _take_events(self) -> list[LinkEvent]:
         events, self._events = self._events, []

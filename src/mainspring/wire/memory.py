@@ -1,4 +1,4 @@
-"""A transport without sockets: for tests under virtual time, and for a node in its router's own process.
+"""A transport without sockets: for tests under virtual time, and for a gateway or node in its router's own process.
 
     left, right = connect(call_later, node_identity, router_identity, accept_dialer, accept_listener)
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mainspring.wire.errors import Close, WireError
+from mainspring.wire.records import one_line
 from mainspring.wire.transport import HIGH_BYTES, LOW_BYTES, STUCK_BYTES, Accept, Identity, Lost, Receiver
 
 CallLater = Callable[[float, Callable[[], None]], object]
@@ -82,7 +83,7 @@ class MemoryConnection:
         if not self._open or self._closing:
             return
         self._closing = True
-        self._later(self._network.delay_s(0), lambda: self._finish(Lost(close, message, remote=True)))
+        self._later(self._network.delay_s(0), lambda: self._finish(Lost(close, one_line(message), remote=True)))
         self._network.call_later(0.0, lambda: self.lose(Lost(close, message)))
 
     def lose(self, lost: Lost) -> None:
@@ -106,9 +107,11 @@ class MemoryConnection:
 
     def _deliver(self, stream: int) -> None:
         """Whichever piece's time this was: the stream's first one is what arrives."""
-        if not self._queues[stream]:
+        if not self._queues.get(stream):
             return
         data, end = self._queues[stream].popleft()
+        if end:
+            del self._queues[stream]  # nothing follows: a link that lasts has no end of streams
         self.backlog_bytes -= len(data)
         if self.other._open:
             self.other.receiver.data_received(stream, data, end)
@@ -118,8 +121,8 @@ class MemoryConnection:
                 self.receiver.writable()
 
     def _finish(self, lost: Lost) -> None:
-        for stream in self._queues:
-            while self._queues[stream] and self.other._open:
+        for stream in [*self._queues]:
+            while self._queues.get(stream) and self.other._open:
                 self._deliver(stream)
         self.other.lose(lost)
 

@@ -16,6 +16,7 @@ from collections import deque
 from msgspec import Struct
 
 from mainspring.wire.errors import Close, SequenceError
+from mainspring.wire.records import one_line
 from mainspring.wire.transport import Lost
 
 CHUNK_BYTES = 16_376
@@ -166,7 +167,7 @@ class Mux:
             if over:
                 code, message = int.from_bytes(self._head[:2], "little"), self._head[2:].decode(errors="replace")
                 self._over = True
-                events.append(Lost(_close(code), message[:200], remote=True))
+                events.append(Lost(_close(code), one_line(message[:200]), remote=True))
         elif self._flags == RESET:
             events.append(Reset(self._stream))
         else:

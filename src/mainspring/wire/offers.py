@@ -63,7 +63,9 @@ class NodeReport(Record, frozen=True, kw_only=True):
 
     `gained` and `dropped` are the checkpoint keys since the last report or `Done`, in this order: gained first. The
     first report after a `Welcome` has `fresh` set and lists all. Health: `idle_s` since a pass, round or canary last
-    ended well; `state` `failing` when the last ones did not.
+    ended well; `state` `failing` when the last ones did not. `memory_bytes` of `memory_total_bytes` is what the device
+    (on a CPU, the process) holds, `temperature_c` the device's: None where nothing tells. A count there was always 0
+    before that, and was left out.
     """
 
     cap = 1 * MIB
@@ -81,11 +83,12 @@ class NodeReport(Record, frozen=True, kw_only=True):
     running: bool = False
     slots_used: Count = 0
     cache_bytes: Count = 0
-    memory_bytes: Count = 0
+    memory_bytes: Count | None = None
     passes: Count = 0
     failures: Count = 0
-    temperature_c: float | None = None
+    temperature_c: Annotated[float, Meta(ge=-273.15, le=1000.0)] | None = None
     note: Text = ""
+    memory_total_bytes: Count | None = None
 
 
 class Release(Row, frozen=True, kw_only=True):

@@ -1,8 +1,9 @@
 """The fleet's certificate authority: make, issue, revoke; and who a certificate says its holder is.
 
-ECDSA P-256; a CA with path length 0 for ten years; leaves for 90 days with one URI `spiffe://FLEET/ROLE/NAME`, server
-use for routers, client use for nodes and clients. The subject alternative name is not critical and there are key
-identifiers, as `cryptography`'s verifier wants it. The revocation list is a CRL signed by the CA.
+ECDSA P-256; a CA with path length 0 for ten years; leaves for 90 days with one URI `spiffe://FLEET/ROLE/NAME`, of a
+client in a realm `spiffe://FLEET/client/NAME/REALM`; server use for routers, client use for nodes and clients. The
+subject alternative name is not critical and there are key identifiers, as `cryptography`'s verifier wants it. The
+revocation list is a CRL signed by the CA.
 
 In memory and without a clock: `pki_files` keeps an authority in a folder, `trust` verifies. Whoever holds the CA's key
 can join as anybody: it belongs on the machine that issues, not on routers or nodes.
@@ -40,7 +41,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Every router may be dialled there: who can open a port on the machine itself is not kept out by names."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
-_URI = re.compile(rf"spiffe://({_NAME.pattern})/([a-z]+)/({_NAME.pattern})")
+_URI = re.compile(rf"spiffe://({_NAME.pattern})/([a-z]+)/({_NAME.pattern})(?:/({_NAME.pattern}))?")
 _SERVER, _CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
@@ -106,15 +107,21 @@ class Authority:
         return _key_pem(self._key)
 
     def issue(
-        self, role: Role, name: str, now_s: float, *, hosts: Sequence[str] = (), days: float = LEAF_DAYS
-    ) -> Issued:
-        """A certificate and its new key. `hosts`, routers only: the names and addresses they are dialled by. PkiError
+        self, role: Role, name: str, now_s: float, *, hosts: Sequence[str] = (), days: float = LEAF_DAYS,
+        realm: str = "",
+    ) -> Issued:  # fmt: skip
+        """A certificate and its new key. `hosts`, routers only: the names and addresses they are dialled by. `realm`,
+        clients only: whom it shares named views with. PkiError
         for a role or name that can't be, and for a lifetime that outlasts the CA."""
         if role not in get_args(Role):
             raise PkiError(f"no role {role!r}; there are {', '.join(get_args(Role))}")
         check_name("name", name)
         if hosts and role != "router":
             raise PkiError("only routers are dialled: a node or client has no hosts")
+        if realm and role != "client":
+            raise PkiError("only clients have a realm")
+        if realm:
+            check_name("realm", realm)
         if not days <= LONGEST_LEAF_DAYS:
             raise PkiError(f"at most {LONGEST_LEAF_DAYS} days")
         now = _utc(now_s)
@@ -123,7 +130,8 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _dated(subject, self.certificate.subject, key.public_key(), now, days)
-        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(f"spiffe://{self.fleet}/{role}/{name}")]
+        uri = f"spiffe://{self.fleet}/{role}/{name}" + (f"/{realm}" if realm else "")
+        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri)]
         if role == "router":
             names += [_host(host) for host in dict.fromkeys((name, *hosts, *LOOPBACK))]
         use = _SERVER if role == "router" else _CLIENT
@@ -162,11 +170,11 @@ def identity_of(certificate: x509.Certificate) -> Identity:
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
         uris = []
     match = _URI.fullmatch(uris[0]) if len(uris) == 1 else None
-    if match is None or match[3] not in get_args(Role):
+    if match is None or match[3] not in get_args(Role) or (match[6] and match[3] != "client"):
         raise IdentityError("the certificate names no role and name of a fleet")
     role: Role = match[3]  # type: ignore[assignment]  # one of Role's values, as just checked
     ends = certificate.not_valid_after_utc.timestamp()
-    return Identity(match[1], role, match[4], f"{certificate.serial_number:x}", ends)
+    return Identity(match[1], role, match[4], f"{certificate.serial_number:x}", ends, match[6] or "")
 
 
 def read_revocation_list(pem: bytes, ca: x509.Certificate) -> frozenset[str]:

@@ -69,10 +69,14 @@ class PkiFolder:
         return self.path / f"{role}-{name}"
 
     def issue(
-        self, role: Role, name: str, now_s: float, *, hosts: tuple[str, ...] = (), days: float = LEAF_DAYS
-    ) -> Path:
-        """A new certificate and key in the holder's folder, over the old ones, which stay valid until they end."""
-        issued = self.authority.issue(role, name, now_s, hosts=hosts, days=days)
+        self, role: Role, name: str, now_s: float, *, hosts: tuple[str, ...] = (), days: float = LEAF_DAYS,
+        realm: str | None = None,
+    ) -> Path:  # fmt: skip
+        """A new certificate and key in the holder's folder, over the old ones, which stay valid until they end.
+        `realm` None: that of the holder's certificate before, if there was one."""
+        if realm is None:
+            realm = self._realm(self.holder(role, name) / "cert.pem") if role == "client" else ""
+        issued = self.authority.issue(role, name, now_s, hosts=hosts, days=days, realm=realm)
         folder = self.holder(role, name)
         folder.mkdir(exist_ok=True, mode=0o700)
         self._keep(issued)
@@ -112,6 +116,15 @@ class PkiFolder:
             except (ValueError, IdentityError) as error:
                 raise PkiError(f"{path} is no certificate of this fleet") from error
         return sorted(found, key=lambda each: (each.role, each.name, each.not_after_s))
+
+    @staticmethod
+    def _realm(path: Path) -> str:
+        if not path.exists():
+            return ""
+        try:
+            return identity_of(x509.load_pem_x509_certificate(read_file(path, PEM_BYTES))).realm
+        except (ValueError, IdentityError) as error:
+            raise PkiError(f"{path} is no certificate of this fleet: say the realm, if only that it is none") from error
 
     def _keep(self, issued: Issued) -> None:
         """Before anybody has it: what is not on record can't be revoked."""

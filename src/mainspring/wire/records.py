@@ -29,6 +29,12 @@ Role = Literal["node", "client", "router"]
 Numerics = Literal["fp32", "bf16", "fp8", "q4"]
 
 
+def one_line(text: str, chars: int = 300) -> str:
+    """A peer's text for a log: no line breaks, control or other characters that don't show, and not long."""
+    cut = text if len(text) <= chars else text[: chars - 3] + "..."
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
+
+
 def u32(data: U32) -> NDArray[np.uint32]:
     """[n], read-only, no copy."""
     return np.frombuffer(data, dtype="<u4")

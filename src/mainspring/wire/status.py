@@ -4,9 +4,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from mainspring.core.cost import Cost
+from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import Limits
 from mainspring.wire.records import MIB, Age, Count, Hash, Key, Name, Numerics, Record, Row, Seconds, Text
+
+TEXT_CHARS = 160
+"""Of a node's device, address and note."""
 
 
 class AskStatus(Record, frozen=True, kw_only=True):
@@ -29,7 +32,14 @@ class ModelStatus(Record, frozen=True, kw_only=True):
 
 
 class NodeStatus(Record, frozen=True, kw_only=True):
-    """`heard_s` since its last byte, `idle_s` since work or a canary last ended well there."""
+    """`heard_s` since its last byte, `idle_s` since work or a canary last ended well there, `report_s` since its last
+    report (None: none yet), from which `waiting`, `cache_bytes`, memory, temperature and `note` are.
+
+    `held` passes are there by the router's book, `waiting` of them not begun by the node's. `cost` is the curve in use
+    (declared, then learnt), `declared` what the node measured itself; `predicted_error` the median of
+    |measured / predicted - 1| over its last `error_passes`. Memory and temperature are None where the device does not
+    know.
+    """
 
     name: Name
     model: Hash
@@ -53,10 +63,21 @@ class NodeStatus(Record, frozen=True, kw_only=True):
     predicted_error: float = 0.0
     provisional: bool = False
     note: Text = ""
+    alias: Key = ""
+    waiting: Count = 0
+    cache_bytes: Count = 0
+    memory_bytes: Count | None = None
+    memory_total_bytes: Count | None = None
+    temperature_c: Annotated[float, Meta(ge=-273.15, le=1000.0)] | None = None
+    report_s: Age | None = None
+    declared: Cost | None = None
+    round_cost: RoundCost | None = None
+    error_passes: Count = 0
 
 
 class ClassStatus(Record, frozen=True, kw_only=True):
-    """Over the last minute. `refused` by code."""
+    """Over `Status.window_s`; `refused` by code. `open` requests have no answer yet, `queued` of them wait for a node
+    at least in part. `late`: answered beyond the target or deadline."""
 
     name: Name
     priority: int
@@ -66,6 +87,26 @@ class ClassStatus(Record, frozen=True, kw_only=True):
     answered: Count = 0
     late: Count = 0
     refused: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
+    open: Count = 0
+    queued: Count = 0
+
+
+class Totals(Record, frozen=True, kw_only=True):
+    """Over everything: what is open and queued now, and what came of requests since the router began.
+
+    submitted = answered + refused + open; `late` of the answered. `passes` and `pass_tokens` (rows scanned or asked)
+    ended well within `Status.window_s`, at most the last 1,000 of them."""
+
+    open: Count = 0
+    queued: Count = 0
+    submitted: Count = 0
+    answered: Count = 0
+    late: Count = 0
+    refused: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
+    passes: Count = 0
+    pass_tokens: Count = 0
+    nodes: Count = 0
+    usable: Count = 0
 
 
 class PassStatus(Row, frozen=True, kw_only=True):
@@ -81,6 +122,10 @@ class PassStatus(Row, frozen=True, kw_only=True):
 
 
 class Status(Record, frozen=True, kw_only=True):
+    """Fits one frame, whatever the fleet's size: texts are cut to `TEXT_CHARS`, and what there is no room for is left
+    out and counted in `omitted`, by the name of the field. `window_s`: the time that classes and passes tell of, a
+    minute or, in a flood, what could be kept. `fault`: the router could not tell, and this is all it says."""
+
     cap = 4 * MIB
     router: Count
     up_s: Age
@@ -93,3 +138,8 @@ class Status(Record, frozen=True, kw_only=True):
     counters: Annotated[dict[Name, float], Meta(max_length=256)] = field(default_factory=dict)
     payload_bytes: Count = 0
     clients: Count = 0
+    totals: Totals = Totals()
+    window_s: Seconds = 60.0
+    payload_cap_bytes: Count = 0
+    omitted: Annotated[dict[Name, Count], Meta(max_length=8)] = field(default_factory=dict)
+    fault: Text = ""

@@ -14,6 +14,7 @@ from mainspring.wire.errors import Close, IdentityError
 from mainspring.wire.guests import Guests
 from mainspring.wire.keyring import Keyring
 from mainspring.wire.selfcheck import check_tcp
+from mainspring.wire.sockets import connect
 from mainspring.wire.tcp_connection import HANDSHAKE_S, LINGER_S, TcpConnection
 from mainspring.wire.tls_channel import TlsChannel, context_of
 from mainspring.wire.transport import Accept, Connection, Lost, Receiver
@@ -21,9 +22,6 @@ from mainspring.wire.trust import CHECK_S, Credentials
 from mainspring.wire.watch import Watch
 
 log = logging.getLogger(__name__)
-
-STAGGER_S = 0.25
-"""A host's next address is tried when the one before has not answered for so long."""
 
 
 class TcpEndpoint:
@@ -141,7 +139,7 @@ class TcpTransport:
         dialled = TcpConnection(channel, self._wall_s, welcome, left, dialer=True)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                await loop.create_connection(lambda: dialled, host, port, happy_eyeballs_delay=STAGGER_S)
+                await loop.create_connection(lambda: dialled, sock=await connect(host, port))
                 connection = await joined
         except TimeoutError as error:
             raise ConnectionError(f"no TLS handshake with {host}:{port} within {HANDSHAKE_S:g} s") from error

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from typing import cast
 
 from mainspring.wire.errors import Close, WireError
 from mainspring.wire.mux import Data, Event, Mux, Reset
@@ -67,17 +68,22 @@ class TcpConnection(asyncio.Protocol):
         if self._lost is not None:
             return
         if self._mux.backlog_bytes + len(data) > STUCK_BYTES:
-            self.close(Close.LIMIT, "the peer does not read")
+            self._mux.close(Close.LIMIT, "the peer does not read")
+            self._end(Lost(Close.LIMIT, "the peer does not read"))
+            self._soon()
             return
         self._mux.write(stream, data, end)
         self._high = self._high or self._mux.backlog_bytes > HIGH_BYTES
         self._soon()
 
     def close(self, close: Close, message: str = "") -> None:
+        """The receiver hears of it when the peer has closed too, so has our last words, or the linger is over: a
+        process may end then."""
         if self._lost is not None:
             return
         self._mux.close(close, message)
-        self._end(Lost(close, message))
+        self._lost = Lost(close, message)
+        self._linger()
         self._soon()
 
     def abort(self) -> None:
@@ -88,11 +94,11 @@ class TcpConnection(asyncio.Protocol):
     # -------------------------------------------------------------- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - for the types
-        self._socket = transport
+        # Not asserted: uvloop's transports do not derive from asyncio's.
+        self._socket = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{peername[0]}:{peername[1]}"
-        transport.set_write_buffer_limits(high=UNSENT_BYTES)
+        self._socket.set_write_buffer_limits(high=UNSENT_BYTES)
         with contextlib.suppress(OSError, AttributeError):  # not on every system
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
@@ -168,13 +174,17 @@ class TcpConnection(asyncio.Protocol):
         self._soon()
 
     def _end(self, lost: Lost) -> None:
-        """The receiver hears it with the next turn; what was written goes out until the linger is over."""
+        """Nobody here asked for it: the receiver hears it with the next turn, to give its work to others; what was
+        written goes out until the linger is over."""
         if self._lost is None:
             self._lost = lost
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_later(LINGER_S, self._socket.abort)
+            self._linger()
             self._loop.call_soon(self._tell)
+
+    def _linger(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(LINGER_S, self._socket.abort)
 
     def _tell(self) -> None:
         if self._told or self._lost is None:

@@ -28,7 +28,8 @@ STUCK_BYTES = 64 << 20
 
 
 class Identity(Struct, frozen=True):
-    """Who a verified certificate says the peer is: its one URI `spiffe://FLEET/ROLE/NAME`.
+    """Who a verified certificate says the peer is: its one URI `spiffe://FLEET/ROLE/NAME`, of a client in a realm
+    `spiffe://FLEET/client/NAME/REALM`. Clients of one realm share the views that they name, others share nothing.
 
     `serial` and `not_after_s` (Unix seconds) let the shell end a link whose certificate is revoked or expires while it
     lasts: the shell compares them with its wall clock and the revocation list at least once in 30 s.
@@ -39,6 +40,7 @@ class Identity(Struct, frozen=True):
     name: str
     serial: str = ""
     not_after_s: float = float("inf")
+    realm: str = ""
 
 
 class Lost(Struct, frozen=True):

@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from mainspring.wire.errors import CertificateError, IdentityError
 from mainspring.wire.pki import Issued, PkiError, identity_of, read_revocation_list
+from mainspring.wire.records import one_line
 from mainspring.wire.transport import Identity
 
 log = logging.getLogger(__name__)
@@ -158,7 +159,7 @@ class Trust:
         except (VerificationError, ValueError) as error:
             if not leaf.not_valid_before_utc <= now <= leaf.not_valid_after_utc:
                 raise CertificateError("the certificate is not valid now", alert=EXPIRED) from error
-            reason = str(error).partition(" (encountered")[0][:120]
+            reason = one_line(str(error).partition(" (encountered")[0], 120)
             raise CertificateError(f"the certificate was not accepted: {reason}", alert=UNKNOWN_CA) from error
 
 

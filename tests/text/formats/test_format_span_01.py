@@ -1,7 +1,12 @@
+from typing import Any
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from mainspring.errors import SpanError
-from mainspring.text.formats import read_span
+from mainspring.text.formats import _messages, read_span
+from mainspring.text.formats._reading import Reading
 from mainspring.text.span import Message, Text, ToolCall, ToolResult
 
 USER = {"role": "user", "content": "hi"}
@@ -122,3 +127,37 @@ def test_calls_outside_the_assistant_become_text() -> None:
     assert '"a":1' in read.span.input[0].text
     assert "hm" in read.span.input[0].text
     assert [note.kind for note in read.notes] == ["moved", "moved"]
+
+
+SAYINGS = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "system", "assistant", "tool", "AI", "developer", "nobody", ""])},
+    optional={
+        "content": st.one_of(
+            st.text(max_size=12),
+            st.sampled_from(['{"type":"text","text":"x"}', '["a"]', '"q"', "1", "", " {}", "[1", "\ud800"]),
+            st.lists(st.sampled_from(["a", {"type": "text", "text": "b"}]), max_size=2), st.none(), st.just(7),
+        ),
+        "name": st.just("n"), "tool_calls": st.just([]), "text": st.just("t"), "value": st.just("v"),
+    },
+)  # fmt: skip
+
+
+@given(SAYINGS)
+@example({"role": "user", "content": "plain"})
+@example({"role": "assistant", "content": '[{"type":"text","text":"decoded"}]'})
+def test_the_short_way_reads_what_the_long_way_reads(value: dict[str, Any]) -> None:
+    def read(way: Any) -> Any:
+        r = Reading("span-01")
+        try:
+            return way(r, value), r.done(needs_input=False).notes
+        except SpanError as error:
+            return error.message, error.param
+
+    assert read(lambda r, v: _messages.read_message(r, v, "input[0]")) == read(
+        lambda r, v: _messages._read_object(r, v, "input[0]", None)
+    )
+
+
+def test_the_short_way_is_taken() -> None:
+    assert _messages._plainly_said(USER) == [Message("user", (Text("hi"),))]
+    assert _messages._plainly_said({"role": "user", "content": '{"a": 1}'}) is None

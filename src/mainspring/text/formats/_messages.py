@@ -20,6 +20,7 @@ _ROLES: dict[str, Role] = {
     **dict.fromkeys(("assistant", "ai", "model", "bot", "gpt"), "assistant"),
     **dict.fromkeys(("tool", "function"), "tool"),
 }
+_SAID = frozenset(("system", "user", "assistant"))
 _LANGCHAIN = frozenset(("system", "human", "ai", "tool", "function", "chat"))
 _CONTENT_KEYS = ("content", "parts", "contents", "value")
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
@@ -72,7 +73,7 @@ def read_message(r: Reading, value: Json, where: str, default: Role | None = Non
     if value is None:
         return []
     if isinstance(value, dict):
-        return _read_object(r, value, where, default)
+        return _plainly_said(value) or _read_object(r, value, where, default)
     if isinstance(value, list):
         return [Message(default, tuple(read_parts(r, value, where)))] if default else _refuse(where)
     return [Message(default or "user", tuple(read_parts(r, value, where)))]
@@ -80,6 +81,17 @@ def read_message(r: Reading, value: Json, where: str, default: Role | None = Non
 
 def _refuse(where: str) -> list[Message]:
     raise SpanError("a message that is neither object nor text", param=where)
+
+
+def _plainly_said(value: dict[str, Json]) -> list[Message] | None:
+    """`{role, content}` with text that can't be JSON, nearly every message there is: as `_read_object` reads it, in a
+    fifth of its time."""
+    if len(value) != 2:
+        return None
+    role, content = value.get("role"), value.get("content")
+    if not isinstance(role, str) or role not in _SAID or not isinstance(content, str) or not content[:1].isalnum():
+        return None
+    return [Message(_ROLES[role], (Text(content),))]
 
 
 def _read_object(r: Reading, value: dict[str, Json], where: str, default: Role | None) -> list[Message]:

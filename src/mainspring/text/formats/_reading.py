@@ -8,7 +8,8 @@ Paths are those of the source: `messages[3].content[0].text`, and `gen_ai.prompt
 import json
 import math
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
+from itertools import chain
 from typing import Literal
 
 from mainspring.errors import MalformedError, SpanError, TooLargeError
@@ -177,27 +178,28 @@ def clean(r: Reading, data: Json, where: str = "", max_depth: int = MAX_DEPTH) -
 
 
 def _is_dirty(data: Json, max_depth: int) -> bool:
+    """Strings first: they are most of what there is."""
     dirty = False
-    stack = [(data, 0)]
+    stack: list[tuple[Json, int]] = [([data], -1)]
     while stack:
-        value, depth = stack.pop()
-        if isinstance(value, dict | list | tuple):
-            if depth >= max_depth:
-                raise TooLargeError(f"nested more than {max_depth} levels deep", limit=max_depth, actual=depth + 1)
-            if isinstance(value, dict):
-                stack += [(key, depth + 1) for key in value]
-                value = value.values()
-            else:
+        container, depth = stack.pop()
+        if depth >= max_depth:
+            raise TooLargeError(f"nested more than {max_depth} levels deep", limit=max_depth, actual=depth + 1)
+        values: Iterable[Json] = container
+        if isinstance(container, dict):
+            values = chain(container, container.values())
+        for value in values:
+            if isinstance(value, str):
+                dirty |= not value.isascii() and _SURROGATE.search(value) is not None
+            elif isinstance(value, dict | list | tuple):
                 dirty |= isinstance(value, tuple)
-            stack += [(inner, depth + 1) for inner in value]
-        elif isinstance(value, str):
-            dirty |= not value.isascii() and _SURROGATE.search(value) is not None
-        elif isinstance(value, float):
-            dirty |= not math.isfinite(value)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            dirty |= value.bit_length() > _MAX_INT_DIGITS * 3
-        elif value is not None and not isinstance(value, bool):
-            raise MalformedError(f"not a JSON value: {type(value).__name__}")
+                stack.append((value, depth + 1))
+            elif isinstance(value, float):
+                dirty |= not math.isfinite(value)
+            elif isinstance(value, int) and not isinstance(value, bool):
+                dirty |= value.bit_length() > _MAX_INT_DIGITS * 3
+            elif value is not None and not isinstance(value, bool):
+                raise MalformedError(f"not a JSON value: {type(value).__name__}")
     return dirty
 
 

@@ -1,0 +1,1 @@
+"""Open-loop load on an HTTP service: bodies (`traffic`), times (`arrivals`), sending (`sender`), `figures`."""

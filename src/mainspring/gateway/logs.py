@@ -1,0 +1,46 @@
+"""One JSON line an event on stderr: time, level, logger, message, and the fields of `extra={"fields": {...}}`.
+
+Requests have one line each. No body, no header beyond the request id, no text of a conversation ever gets here: of an
+unexpected exception its type and place are logged, not its message.
+"""
+
+import logging
+import time
+import traceback
+from typing import TextIO
+
+import msgspec
+
+MESSAGE_CHARS = 2000
+FRAMES = 20
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """A line of JSON; control characters are escaped by it."""
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, object] = {
+            "time": f"{when}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage()[:MESSAGE_CHARS],
+        }
+        line |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[1] is not None:
+            line["exception"] = place_of(record.exc_info[1])
+        return msgspec.json.encode(line).decode()
+
+
+def place_of(error: BaseException) -> str:
+    """Type and stack of an exception without its message, which may quote what it choked on."""
+    frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
+    stack = " < ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+    return f"{type(error).__name__} at {stack}"
+
+
+def set_up(stream: TextIO, level: int = logging.INFO) -> None:
+    """Root logging of a serving process."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # it says what we say

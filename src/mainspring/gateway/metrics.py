@@ -1,0 +1,78 @@
+"""Prometheus metrics: every name in this file. Label sets are small: routes, statuses, classes, never tenants or ids.
+
+Histograms are observed with cached children; counters that `Counts` keeps anyway are read when scraped.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from mainspring.gateway.counts import Counts
+
+Told = Callable[[], tuple[bool, Mapping[str, int]]]
+"""Whether the gateway is ready, and how many nodes are in which state."""
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+DURATION = "gen_ai_server_request_duration_seconds"
+STAGE = "mainspring_stage_seconds"
+MAX_CHILDREN = 512
+
+
+class Metrics:
+    def __init__(self, counts: Counts, told: Told) -> None:
+        self.registry = CollectorRegistry()
+        self._duration = Histogram(
+            DURATION, "From the headers to the last byte of the answer.", ("operation", "slo_class", "outcome"),
+            buckets=SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self._stage = Histogram(STAGE, "Parts of it: wait, text, queue, device, fleet.", ("stage",), buckets=SECONDS,
+                                registry=self.registry)  # fmt: skip
+        self._stages = {name: self._stage.labels(name) for name in ("wait", "text", "queue", "device", "fleet")}
+        self._children: dict[tuple[str, str, str], Histogram] = {}
+        self.registry.register(_Collector(counts, told))
+
+    def finished(self, operation: str, slo: str, outcome: str, seconds: float) -> None:
+        """`outcome`: "ok" or the code of the refusal."""
+        key = (operation, slo, outcome)
+        child = self._children.get(key)
+        if child is None:
+            if len(self._children) >= MAX_CHILDREN:
+                key = (operation, "other", "other")
+            child = self._children[key] = self._duration.labels(*key)
+        child.observe(seconds)
+
+    def stage(self, name: str, seconds: float) -> None:
+        self._stages[name].observe(seconds)
+
+    def text(self) -> bytes:
+        """The whole page: run it off the loop."""
+        return generate_latest(self.registry)
+
+
+class _Collector:
+    def __init__(self, counts: Counts, told: Told) -> None:
+        self._counts, self._told = counts, told
+
+    def collect(self) -> Iterable[Metric]:
+        counts = self._counts
+        requests = CounterMetricFamily("mainspring_requests", "Finished requests.", labels=("route", "status"))
+        for (route, status), number in list(counts.finished.items()):
+            requests.add_metric((route, str(status)), number)
+        refused = CounterMetricFamily("mainspring_refusals", "Requests without a result.", labels=("reason",))
+        for code, number in list(counts.refused.items()):
+            refused.add_metric((code,), number)
+        yield requests
+        yield refused
+        yield CounterMetricFamily("mainspring_input_tokens", "Tokens of scored requests.", value=counts.input_tokens)
+        yield CounterMetricFamily(
+            "mainspring_cached_tokens", "Of those, not scanned again.", value=counts.cached_tokens
+        )
+        yield GaugeMetricFamily("mainspring_open_requests", "Requests begun and not finished.", value=counts.open)
+        ready, states = self._told()
+        yield GaugeMetricFamily("mainspring_ready", "1 where /health/ready says so.", value=float(ready))
+        nodes = GaugeMetricFamily("mainspring_nodes", "Nodes of the router by their state.", labels=("state",))
+        for state, number in states.items():
+            nodes.add_metric((state,), number)
+        yield nodes

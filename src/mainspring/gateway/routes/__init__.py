@@ -1,0 +1,1 @@
+"""One file a family of routes; each has `routes(gateway) -> list[Route]`."""

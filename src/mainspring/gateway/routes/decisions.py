@@ -1,0 +1,80 @@
+"""`POST /v1/decisions`: one input, ordered questions with names, answers in their order."""
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from mainspring.gateway.body import answer, decode
+from mainspring.gateway.calls import Floats
+from mainspring.gateway.headers import timing_headers
+from mainspring.gateway.routes._questions import answered, confidence, described, expected, options, yes_no
+from mainspring.gateway.schemas import DecisionChoice, DecisionPredicate, DecisionScore, DecisionsIn
+from mainspring.gateway.service import Gateway
+from mainspring.gateway.visit import visit_of
+from mainspring.text.question import MAX_OPTIONS, Question
+
+PATHS = ("/v1/decisions", "/decisions")
+MAX_LEVELS = 10
+_DECODER = msgspec.json.Decoder(DecisionsIn)
+
+
+def routes(gateway: Gateway) -> list[BaseRoute]:
+    async def decisions(request: Request) -> Response:
+        visit = visit_of(request)
+        visit.route = "/v1/decisions"
+        asked, body_in = await decode(request, _DECODER)
+        questions = tuple(question_of(index, each) for index, each in enumerate(asked.questions))
+        scored = await answered(
+            gateway, request, visit, model=asked.model, span=asked.input, questions=questions,
+            fields=("input", "questions"), size=len(body_in),
+        )  # fmt: skip
+        answers = [answer_of(each, row) for each, row in zip(asked.questions, scored.rows, strict=True)]
+        cached = scored.stages.cached_tokens
+        usage = {
+            "input_tokens": scored.input_tokens, "input_tokens_details": {"cached_tokens": cached},
+            "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": scored.input_tokens,
+        }  # fmt: skip
+        body = {"object": "decision", "model": scored.model, "answers": answers, "usage": usage}
+        return answer(body, headers=timing_headers(scored.stages))
+
+    return [Route(path, decisions, methods=["POST"]) for path in PATHS]
+
+
+def question_of(index: int, asked: DecisionPredicate | DecisionChoice | DecisionScore) -> Question:
+    name, where = asked.name or str(index), f"questions[{index}]"
+    if isinstance(asked, DecisionPredicate):
+        return yes_no(name, asked.instructions)
+    if isinstance(asked, DecisionChoice):
+        texts = [described(_shown(each.value), each.description) for each in asked.choices]
+        return options(name, asked.instructions, texts, f"{where}.choices", MAX_OPTIONS)
+    texts = [described(each.label, each.description) for each in asked.levels]
+    return options(name, asked.instructions, texts, f"{where}.levels", MAX_LEVELS)
+
+
+def _shown(value: str | bool) -> str:
+    return value if isinstance(value, str) else str(value).lower()
+
+
+def answer_of(asked: DecisionPredicate | DecisionChoice | DecisionScore, row: Floats) -> dict[str, Any]:
+    named = {"name": asked.name} if asked.name is not None else {}
+    if isinstance(asked, DecisionPredicate):
+        return {"type": "predicate", **named, "probability": float(row[0])}
+    shares = [float(share) for share in row]
+    if isinstance(asked, DecisionChoice):
+        values = [each.value for each in asked.choices]
+        return {
+            "type": "choice", **named, "choice": values[int(row.argmax())], "confidence": confidence(row),
+            "probabilities": [
+                {"value": value, "probability": share} for value, share in zip(values, shares, strict=True)
+            ],
+        }  # fmt: skip
+    levels = enumerate(zip(asked.levels, shares, strict=True))
+    return {
+        "type": "score", **named, "score": expected(row), "confidence": confidence(row),
+        "probabilities": [
+            {"label": each.label, "value": value, "probability": share} for value, (each, share) in levels
+        ],
+    }  # fmt: skip

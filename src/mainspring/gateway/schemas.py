@@ -1,0 +1,199 @@
+"""Bodies as typed records: what msgspec decodes, what the OpenAPI document is made from. Unknown fields are ignored.
+
+Shapes of the scoring routes are those that their clients speak already.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+ModelName = Annotated[str, Meta(max_length=128, description="An alias or a model key; empty for the only model.")]
+Identifier = Annotated[str, Meta(min_length=1, max_length=1024)]
+Json = Any
+
+
+class Usage(Struct, frozen=True):
+    input_tokens: int
+
+
+# ---------------------------------------------------------------- /v1/scores
+
+
+class BehaviorIn(Struct, frozen=True):
+    """`definition` has at least three characters."""
+
+    id: Identifier
+    definition: Annotated[str, Meta(min_length=3)]
+
+
+class ScoresIn(Struct, frozen=True):
+    """`span`: {input: [messages], output: message}, or any other span format. `respan_params` is never read."""
+
+    span: Json
+    behaviors: Annotated[list[BehaviorIn], Meta(min_length=1)]
+    model: ModelName = ""
+    respan_params: dict[str, Any] | None = None
+    on_overflow: Literal["refuse", "cut"] = "refuse"
+    include_view: bool = False
+
+
+class ScoreOut(Struct, frozen=True):
+    """The three sum to 1. `p_not_observable`: the span can't tell, which is not "absent"."""
+
+    id: str
+    p_present: float
+    p_absent: float
+    p_not_observable: float
+
+
+class PieceOut(Struct, frozen=True):
+    """A stretch of the rendered view: `kind` control, template or text."""
+
+    kind: str
+    text: str
+
+
+class NoteOut(Struct, frozen=True):
+    kind: str
+    where: str
+    detail: str
+
+
+class ScoresOut(Struct, frozen=True):
+    model: str
+    results: list[ScoreOut]
+    usage: Usage
+    notes: list[NoteOut] | UnsetType = UNSET
+    view: list[PieceOut] | UnsetType = UNSET
+    format: str | UnsetType = UNSET
+
+
+# ---------------------------------------------------------------- /v1/systemone
+
+
+class NoulCriteria(Struct, frozen=True):
+    """What makes it true, what makes it false."""
+
+    true: Json = None
+    false: Json = None
+
+
+class NoulQuestion(Struct, frozen=True, tag_field="type", tag="noul"):
+    """Yes or no."""
+
+    instructions: Json
+    criteria: NoulCriteria | None = None
+
+
+class ChoiceQuestion(Struct, frozen=True, tag_field="type", tag="choice"):
+    """`criteria`: option -> description or null, 1 to 255 of them."""
+
+    instructions: Json
+    criteria: Annotated[dict[str, Any], Meta(min_length=1)]
+
+
+class ScoreQuestion(Struct, frozen=True, tag_field="type", tag="score"):
+    """`criteria`: 2 to 10 levels, the lowest first."""
+
+    instructions: Json
+    criteria: list[Any]
+
+
+class SystemOneIn(Struct, frozen=True):
+    """`state`: text, or a conversation of any known format, or any other JSON."""
+
+    state: str | dict[str, Any] | list[Any]
+    questions: Annotated[dict[Identifier, NoulQuestion | ChoiceQuestion | ScoreQuestion], Meta(min_length=1)]
+    model: ModelName = ""
+
+
+# ---------------------------------------------------------------- /v1/decisions
+
+
+class DecisionPredicate(Struct, frozen=True, tag_field="type", tag="predicate"):
+    instructions: Annotated[str, Meta(min_length=3)]
+    name: str | None = None
+
+
+class DecisionOption(Struct, frozen=True):
+    value: str | bool
+    description: str | None = None
+
+
+class DecisionChoice(Struct, frozen=True, tag_field="type", tag="choice"):
+    """2 to 255 choices."""
+
+    instructions: Annotated[str, Meta(min_length=3)]
+    choices: list[DecisionOption]
+    name: str | None = None
+
+
+class DecisionLevel(Struct, frozen=True):
+    label: str
+    description: str | None = None
+
+
+class DecisionScore(Struct, frozen=True, tag_field="type", tag="score"):
+    """2 to 10 levels, the lowest first."""
+
+    instructions: Annotated[str, Meta(min_length=3)]
+    levels: list[DecisionLevel]
+    name: str | None = None
+
+
+class DecisionsIn(Struct, frozen=True):
+    """`input`: text, or messages with tool calls and all."""
+
+    input: str | list[Any]
+    questions: Annotated[list[DecisionPredicate | DecisionChoice | DecisionScore], Meta(min_length=1)]
+    model: ModelName = ""
+
+
+# ---------------------------------------------------------------- query and items
+
+TokenId = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+Labels = Annotated[list[TokenId], Meta(min_length=1, max_length=1024)]
+
+
+class ItemsIn(Struct, frozen=True):
+    """Texts, or token ids. `item_first` puts the item before the query."""
+
+    query: str | list[TokenId]
+    items: Annotated[list[str | list[TokenId]], Meta(min_length=1)]
+    label_token_ids: Labels
+    model: ModelName = ""
+    item_first: bool = False
+
+
+class ScoreItemsIn(ItemsIn, frozen=True):
+    """`apply_softmax` has to be true: label logits alone are computed."""
+
+    apply_softmax: bool = False
+
+
+class GenerativeIn(ItemsIn, frozen=True):
+    apply_softmax: bool = True
+
+
+# ---------------------------------------------------------------- errors
+
+
+class ScoringError(Struct, frozen=True, omit_defaults=True):
+    """`reason` is for programs and stable; `limit` and `actual` where a limit was exceeded."""
+
+    detail: str
+    reason: str
+    param: str | None = None
+    limit: float | None = None
+    actual: float | None = None
+
+
+class ErrorInner(Struct, frozen=True):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(Struct, frozen=True):
+    error: ErrorInner

@@ -1,0 +1,61 @@
+"""What the front knows of one request; routes find it in the ASGI scope."""
+
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from mainspring.gateway.calls import Stages, Terms
+from mainspring.gateway.errors import ClassForbiddenError, ValidationError
+from mainspring.gateway.headers import RawHeaders, deadline_of, first, trace_of
+from mainspring.gateway.keys import ANONYMOUS, Key
+from mainspring.gateway.service import Gateway
+
+
+@dataclass(eq=False, slots=True)
+class Visit:
+    """`route` is a path template, for counters; `code` the refusal's, empty for an answer. `held_bytes` of its body
+    count as held until it is over: what is made of them is no smaller."""
+
+    gateway: Gateway
+    headers: RawHeaders
+    path: str
+    request_id: str
+    began_s: float
+    key: Key = ANONYMOUS
+    route: str = "other"
+    slo: str = ""
+    code: str = ""
+    stages: Stages | None = None
+    cut: bool = False
+    held_bytes: int = 0
+    extra: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    def terms(self) -> Terms:
+        """Class, deadline and trace as headers and key have them. ValidationError, ClassForbiddenError."""
+        self.slo = self._class()
+        deadline_s = deadline_of(self.headers)
+        return Terms(
+            request_id=self.request_id,
+            slo=self.slo,
+            tenant=self.key.name,
+            due_s=None if deadline_s is None else self.began_s + deadline_s,
+            trace=trace_of(self.headers),
+        )
+
+    def _class(self) -> str:
+        """The header's, the key's, the gateway's; "" asks for none of the caller's choosing."""
+        asked = first(self.headers, b"x-slo-class")
+        names = self.gateway.class_names()
+        if asked and names and asked not in names:
+            raise ValidationError(f"no such class; known are {', '.join(names)}", param="x-slo-class")
+        slo = asked or self.key.default or self.gateway.config.default_class
+        if self.key.ceiling in names and slo in names and names.index(slo) < names.index(self.key.ceiling):
+            if asked:
+                raise ClassForbiddenError(f"this key goes up to {self.key.ceiling}", param="x-slo-class")
+            slo = self.key.ceiling
+        return slo[:128]
+
+
+def visit_of(request: Request) -> Visit:
+    found: Visit = request.scope["visit"]
+    return found

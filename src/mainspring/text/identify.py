@@ -1,0 +1,41 @@
+"""`python -m mainspring.text.identify`: unpack the bundle on standard input and print its hash.
+
+For processes that hold bundles and read none (routers) and for bytes from strangers: whatever they make a parser do
+stays in this process, which has bounded memory and time. Exit status 2 and a reason on standard error where the bytes
+are no bundle.
+"""
+
+import sys
+from contextlib import suppress
+
+MEMORY_BYTES = 8 << 30
+CPU_S = 60
+NOT_ONE = 2
+
+
+def main() -> int:
+    confine()
+    from mainspring.errors import MainspringError
+    from mainspring.text.bundle import PACK_BYTES, Bundle
+
+    try:
+        print(Bundle.unpack(sys.stdin.buffer.read(PACK_BYTES + 1)).hash)
+    except MainspringError as error:
+        print(str(error)[:500], file=sys.stderr)
+        return NOT_ONE
+    return 0
+
+
+def confine() -> None:
+    """Limits of the system's, where it has such."""
+    try:
+        import resource
+    except ImportError:
+        return
+    for what, limit in ((resource.RLIMIT_AS, MEMORY_BYTES), (resource.RLIMIT_CPU, CPU_S), (resource.RLIMIT_CORE, 0)):
+        with suppress(ValueError, OSError):
+            resource.setrlimit(what, (limit, limit))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
