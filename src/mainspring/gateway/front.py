@@ -112,6 +112,7 @@ class Front:
         if gateway.counts.open > most:
             raise BusyError(f"limits.concurrent: {most} requests are open already", retry_after_s=RETRY_S,
                             limit=most, actual=gateway.counts.open)  # fmt: skip
+        gateway.pressure.check(visit.began_s, gateway.counts.open - 1)
         gateway.ledger.enter(visit.key, visit.began_s)
         try:
             await self._router(scope, receive, answer.send)

@@ -225,10 +225,11 @@ class GuardedProtocol(HttpToolsProtocol):
         body = b'{"error":{"message":"%b","type":"%b","param":null,"code":"%b"}}' % (
             message.encode(), kind.encode(), code.encode(),
         )  # fmt: skip
+        retry = b"retry-after: 1\r\nretry-after-ms: 1000\r\nx-should-retry: true\r\n" if status == 503 else b""
         phrase = http.HTTPStatus(status).phrase.encode()
         self.transport.write(
-            b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-            % (status, phrase, len(body), body)
+            b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n%b"
+            % (status, phrase, len(body), retry, body)
         )
         self.transport.close()
 

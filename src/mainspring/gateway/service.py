@@ -26,6 +26,7 @@ from mainspring.errors import MainspringError, TooLargeError
 from mainspring.fleet import clock
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
 from mainspring.gateway.assemble import SUBMIT_BYTES, Assembled, Assembler, too_many_bytes
+from mainspring.gateway.beat import Beat
 from mainspring.gateway.calls import Answered, Asking, Fleet, ScoreCall, Scored, Stages, Terms
 from mainspring.gateway.catalogue import RETRY_S, Catalogue
 from mainspring.gateway.config import GatewayConfig
@@ -36,6 +37,7 @@ from mainspring.gateway.keys import Keys
 from mainspring.gateway.limits import Ledger
 from mainspring.gateway.metrics import Metrics
 from mainspring.gateway.pool import Pool
+from mainspring.gateway.pressure import Pressure
 from mainspring.version import __version__
 from mainspring.wire import messages as m
 
@@ -66,8 +68,10 @@ class Gateway:
         self.catalogue = Catalogue(fleet.bundle, self.pool, config.default_model)
         self.shared: Shared[tuple[bytes, Stages]] = Shared(limits.idempotent, limits.idempotent_s, now_s, kept=is_kept)
         self.ledger = Ledger(limits.tenant_concurrent, config.share)
+        self.pressure = Pressure(limits.late_s, limits.line_s)
+        self.beat = Beat(self.pressure, now_s)
         self.counts = Counts(now_s())
-        self.metrics = Metrics(self.counts, self._told_of_nodes)
+        self.metrics = Metrics(self.counts, self._told_of_nodes, self.pressure, self.catalogue.kept_bytes)
         self.closing = asyncio.Event()
         self.router: m.Status | None = None
         self.version = __version__
@@ -77,6 +81,7 @@ class Gateway:
 
     async def __aenter__(self) -> "Gateway":
         self._poller = asyncio.create_task(self._poll(), name="router status")
+        self.beat.start()
         return self
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -84,6 +89,7 @@ class Gateway:
             self._poller.cancel()
             with suppress(asyncio.CancelledError):
                 await self._poller
+        self.beat.stop()
         self.catalogue.close()
         self.pool.close()
 
@@ -124,7 +130,11 @@ class Gateway:
         model = await self._find(call.model)
         assembler = await self.catalogue.assembler(model.bundle)
         stages = Stages()
-        made = await self._assembled(assembler, call, model.limits, stages)
+        self.pressure.enter(self.now_s())
+        try:
+            made = await self._assembled(assembler, call, model.limits, stages)
+        finally:
+            self.pressure.leave(self.now_s())
         branches = made.branches
         submit = m.Submit(
             request=call.terms.request_id, model=model.model, slo=call.terms.slo, view_key=made.view_key,
