@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import uvicorn
 
@@ -43,6 +44,7 @@ class HttpServer:
         self._gateway, self._ready = gateway, ready
         self.app = build_app(gateway)
         self._ending = Ending(gateway.config.drain_s)
+        self._server: _Server | None = None
 
     def stop(self) -> None:
         """Drain; the second time at once."""
@@ -51,11 +53,15 @@ class HttpServer:
         gateway.closing.set()
         log.info("draining within %g s: %d requests are open", gateway.config.drain_s, gateway.counts.open)
 
+    def connections(self) -> frozenset[Any]:
+        """uvicorn's protocols of what is connected now."""
+        return frozenset() if self._server is None else frozenset(self._server.server_state.connections)
+
     async def run(self) -> None:
         """Until stopped. ConfigError where the address can't be bound."""
         config, limits = self._gateway.config, self._gateway.config.limits
         sock = listen(config)
-        server = _Server(
+        server = self._server = _Server(
             uvicorn.Config(
                 self.app, http=guarded(limits), ws="none", lifespan="off", log_config=None, access_log=False,
                 server_header=False, proxy_headers=False, backlog=BACKLOG, timeout_keep_alive=limits.keep_alive_s,

@@ -70,7 +70,7 @@ def written_out(plain: bytes) -> bytes:
     Any other is left as it is."""
     document: dict[str, Any] = msgspec.json.decode(plain)
     found = document.get("pre_tokenizer")
-    steps = found.get("pretokenizers") if isinstance(found, dict) and found.get("type") == "Sequence" else [found]
+    steps: Any = found.get("pretokenizers") if isinstance(found, dict) and found.get("type") == "Sequence" else [found]
     pattern = _pattern(steps) if isinstance(steps, list) and all(isinstance(step, dict) for step in steps) else None
     if pattern is None:
         return plain

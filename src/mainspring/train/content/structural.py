@@ -199,8 +199,10 @@ def _wrong_tool(conversation: Conversation, facts: Facts, pools: Pools, rng: ran
     if not facts.output_calls or dict(conversation.marks).get("good_step") is False:
         return None
     call = facts.output_calls[0]
-    name = rng.choice([tool for tool in pools.tools if tool != call.name])
-    return _with_call(facts.span, msgspec.structs.replace(call, name=name)), {"wrong_tool": True}
+    others = [tool for tool in pools.tools if tool != call.name]
+    if not others:  # a small share of the texts
+        return None
+    return _with_call(facts.span, msgspec.structs.replace(call, name=rng.choice(others))), {"wrong_tool": True}
 
 
 def _with_call(span: Span, call: ToolCall, *, times: int = 1) -> Span:
