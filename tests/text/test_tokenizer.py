@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tokenizers import Regex, models, pre_tokenizers
 
 from mainspring.errors import TokenizerError
+from mainspring.hub import EMBEDDED, model_folder
 from mainspring.text import tokenizer as module
+from mainspring.text.bundle import Bundle
 from mainspring.text.fast import BYTE_LEVEL, BYTE_LEVEL_DIGITS, written_out
 from mainspring.text.tokenizer import Tokenizer
 from support.qwen import qwen_tokenizer_json
@@ -112,6 +114,16 @@ def test_a_pattern_that_splits_otherwise_is_noticed(monkeypatch: pytest.MonkeyPa
     made = Tokenizer(json.dumps(byte_level(DIGITS)).encode())
     assert made.implementation == "tokenizers"
     assert "differs" in made.reason
+
+
+def test_bytes_that_the_vocabulary_lacks_are_left_out_by_both() -> None:
+    """The embedded scorer's lacks some, and what scans with a pattern written out refuses the whole call for one."""
+    fast = Bundle.load(model_folder(EMBEDDED)).tokenizer
+    slow = Tokenizer(fast.document, fast=False)
+    assert fast.implementation == "fastokens", fast.reason
+    for text in ("\x04", "\U00091ed2'", "a b\x04 12", *map(chr, range(0, 0x110000, 0x400))):
+        text = text.encode("utf-8", "replace").decode()
+        assert fast.encode_text(text).tolist() == slow.encode_text(text).tolist()
 
 
 def test_size_and_words(qwen: Tokenizer) -> None:
