@@ -199,7 +199,10 @@ def _wrong_tool(conversation: Conversation, facts: Facts, pools: Pools, rng: ran
     if not facts.output_calls or dict(conversation.marks).get("good_step") is False:
         return None
     call = facts.output_calls[0]
-    name = rng.choice([tool for tool in pools.tools if tool != call.name])
+    others = [tool for tool in pools.tools if tool != call.name]
+    if not others:
+        return None
+    name = rng.choice(others)
     return _with_call(facts.span, msgspec.structs.replace(call, name=name)), {"wrong_tool": True}
 
 
