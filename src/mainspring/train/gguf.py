@@ -44,7 +44,9 @@ class Gguf:
             found = np.memmap(self.path, "<f4" if kind == F32 else "<f2", "r", offset, (wanted, width))
             return found.astype(np.float32).reshape(*((wanted,) if len(sizes) > 1 else ()), width)
         if kind not in (Q8_0, Q4_1) or width % BLOCK:
-            raise ValueError(f"{name} is of type {kind}, {width} wide; read are F32, F16, Q8_0 and Q4_1 in whole blocks")
+            raise ValueError(
+                f"{name} is of type {kind}, {width} wide; read are F32, F16, Q8_0 and Q4_1 in whole blocks"
+            )
         data = np.memmap(self.path, _Q8 if kind == Q8_0 else _Q4, "r", offset, (wanted, width // BLOCK))
         if kind == Q8_0:
             wide = data["values"].astype(np.float32)

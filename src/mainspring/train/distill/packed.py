@@ -26,7 +26,9 @@ def pack(source: Path, folder: Path, *, part_bytes: int = PART_BYTES) -> list[Pa
     with _opened(source) as handle:
         while data := handle.read(part_bytes):
             if len(parts) == MOST_PARTS:
-                raise InputError(f"{source.name} needs more than {MOST_PARTS} parts of {part_bytes:,} bytes", param="pack")
+                raise InputError(
+                    f"{source.name} needs more than {MOST_PARTS} parts of {part_bytes:,} bytes", param="pack"
+                )
             path = folder / f"part-{len(parts):02d}"
             path.write_bytes(data)
             whole.update(data)
