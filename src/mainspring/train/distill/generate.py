@@ -60,16 +60,29 @@ class Streams:
         waiting = deque(self._job(turns, split) for turns, split in starts)
         running: dict[int, _Job] = {}
         found: list[Chat] = []
-        while waiting or running:
+        taken: list[tuple[_Job, list[int]]] = []
+        while waiting or running or taken:
             self._refill(waiting, running)
-            for _ in range(LOOK_STEPS):
+            for _ in range(LOOK_STEPS if running else 0):
                 self._advance()
-            ended, places = self.done.tolist(), self.place.tolist()
-            for row in [row for row in running if ended[row]]:
-                job = running.pop(row)
-                tokens = self.text[row, len(job.forced) : places[row] + 1].tolist()
-                self.written += len(tokens)
+            for job, tokens in taken:  # while the device is at it
                 self._take(job, tokens, found, waiting, rng)
+            taken = self._ended(running)
+        return found
+
+    def _ended(self, running: dict[int, _Job]) -> list[tuple[_Job, list[int]]]:
+        """Jobs whose rows are done, with what was written."""
+        ended = self.done.tolist()
+        rows = [row for row in running if ended[row]]
+        if not rows:
+            return []
+        where = torch.tensor(rows, device=self.text.device)
+        texts, places = self.text[where].tolist(), self.place[where].tolist()
+        found = []
+        for row, text, place in zip(rows, texts, places, strict=True):
+            job = running.pop(row)
+            found.append((job, text[len(job.forced) : place + 1]))
+            self.written += len(found[-1][1])
         return found
 
     def _job(self, turns: tuple[Turn, ...], split: int) -> _Job:

@@ -162,7 +162,7 @@ def prompts(sources: Path, *, share: float = 1.0) -> list[Prompt]:
             found.setdefault(text, text_split(f"writer/{text}") if "{" in template else TRAIN)
     for template in HELD:
         found |= dict.fromkeys(filled(template, most=60), TEST)
-    for text, text_id in _first_turns(sources, share):
+    for text, text_id in _first_turns(sources, share) if share > 0 else ():
         found.setdefault(text, text_split(text_id))
     return [Prompt(text, split) for text, split in found.items()]
 

@@ -9,6 +9,7 @@ counts for the student token that it begins with.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from mainspring.text.tokenizer import Tokenizer
-from mainspring.train.arrays import Array
+from mainspring.train.arrays import Array, Ragged
 from mainspring.train.gguf import Gguf
 
 NONE = -1
@@ -35,13 +36,13 @@ class Turn(NamedTuple):
 
 
 class Aligned(NamedTuple):
-    """One chat. `places[i]` is where the teacher stands when the student has read token i, NONE inside a teacher token
-    and where there is none; `reply[i]`: whether the token after student token i is of the assistant's text or ends it."""
+    """Chats. `places` of a student token: where in its chat the teacher stands when the student has read it; NONE inside
+    a teacher token and after a turn's end. `reply`: whether what follows it is of the assistant's text or ends it."""
 
-    teacher: Array  # int32 [Tt]
-    student: Array  # int32 [Ts]
-    places: Array  # int32 [Ts]
-    reply: Array  # bool [Ts]
+    teacher: Ragged  # uint16
+    student: Ragged  # uint16
+    places: Ragged  # int16, of the student's tokens
+    reply: Ragged  # bool, likewise
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Vocabulary:
     close: tuple[int, ...]  # and that end it: the control token and a line break
     roles: dict[str, int]  # student's control token of a role
     end: int
+    words: dict[str, int]  # the student's ordinary tokens as the BPE spells them
+    control: dict[str, int]  # and its control tokens
 
     @classmethod
     def of(cls, source: Gguf, tokenizer: Tokenizer) -> "Vocabulary":
@@ -87,32 +90,47 @@ class Vocabulary:
             close=(ids[CLOSE], line),
             roles={role: tokenizer.control[f"<|{role}|>"] for role in ROLES},
             end=end,
+            words=own,
+            control=dict(tokenizer.control),
         )  # fmt: skip
 
-    def aligned(self, turns: Sequence[Turn], *, hidden: Sequence[Turn] = ()) -> Aligned:
-        """`hidden` turns come first and only the teacher sees them."""
-        teacher: list[int] = [t for turn in hidden for t in (*self.opening[turn.role], *turn.tokens, *self.close)]
-        student: list[int] = []
-        places: list[int] = []
-        reply: list[bool] = []
-        for turn in turns:
-            own = turn.role == "assistant"
-            teacher += self.opening[turn.role]
-            student.append(self.roles[turn.role])
-            places.append(len(teacher) - 1)
-            for token in turn.tokens:
-                teacher.append(token)
-                run = self.pieces[token]
-                student += run
-                places += [NONE] * (len(run) - 1) + [len(teacher) - 1] * bool(run)
-            reply += [own] * (len(student) - len(reply))
-            teacher += self.close
-            student.append(self.end)
-            places.append(NONE)  # what opens the next turn is the template's choice, not the teacher's
-            reply.append(False)
+    def aligned(self, chats: Sequence[Sequence[Turn]], hidden: Sequence[Turn] = ()) -> Aligned:
+        """Many chats at once; `hidden` turns come first in each and only the teacher sees them."""
+        table, silent = self._table, len(self.pieces) + len(self.roles) + 1
+        before = [t for turn in hidden for t in (*self.opening[turn.role], *turn.tokens, *self.close)]
+        teacher: list[list[int]] = []
+        runs: list[list[int]] = []  # the row of `table` that each teacher token stands for
+        owned: list[list[bool]] = []
+        for turns in chats:
+            text, run, own = list(before), [silent] * len(before), [False] * len(before)
+            for turn in turns:
+                opening, role = self.opening[turn.role], list(self.roles).index(turn.role)
+                text += [*opening, *turn.tokens, *self.close]
+                run += [*[silent] * (len(opening) - 1), len(self.pieces) + role, *turn.tokens, silent - 1, silent]
+                mine = turn.role == "assistant"
+                own += [*[mine] * (len(opening) + len(turn.tokens)), False, False]
+            teacher.append(text)
+            runs.append(run)
+            owned.append(own)
+        spoken = Ragged.of(teacher, np.uint16)
+        row = Ragged.of(runs, np.int64).values
+        count = table.lengths[row]
+        last = np.cumsum(count) - 1
+        student = table.values[np.repeat(table.starts[row] - last + count - 1, count) + np.arange(count.sum())]
+        at = np.arange(len(row)) - np.repeat(spoken.starts[:-1], spoken.lengths)
+        places = np.full(len(student), NONE, np.int16)
+        stands = (count > 0) & (row != silent - 1)  # what follows a turn's end is the template's choice
+        places[last[stands]] = at[stands]
+        starts = np.concatenate([[0], np.cumsum(count)])[spoken.starts].astype(np.int64)
+        reply = np.repeat(Ragged.of(owned, bool).values, count)
         return Aligned(
-            np.array(teacher, np.int32), np.array(student, np.int32), np.array(places, np.int32), np.array(reply, bool)
+            spoken, Ragged(student.astype(np.uint16), starts), Ragged(places, starts), Ragged(reply, starts)
         )
+
+    @cached_property
+    def _table(self) -> Ragged:
+        """Pieces of every teacher token, then of a turn's opening by role, of its end, and of what the student lacks."""
+        return Ragged.of([*self.pieces, *((token,) for token in self.roles.values()), (self.end,), ()], np.int64)
 
 
 class Marginal(torch.nn.Module):
