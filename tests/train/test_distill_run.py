@@ -68,9 +68,7 @@ def test_the_model_is_four_bit_with_a_drafting_head_and_loads(trained: Path) -> 
     assert bundle.tokenizer.vocab_size == model.config.vocab_size
 
 
-def test_the_loss_falls(
-    config: DistillConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loss_falls(config: DistillConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The divergence by a fifth at least, and the states come nearer."""
     monkeypatch.setattr(updates, "LOG_EVERY", 5)
     longer = dataclasses.replace(config, training=dataclasses.replace(TRAINING, epochs=20.0))

@@ -1,8 +1,8 @@
 """Checkpoint folder -> Hybrid. Weights come from safetensors only; every name and shape is checked before use.
 
 Released checkpoints wrap the text model (`model.language_model.layers.*`, vision tensors skipped), text-only saves do
-not; the head may be tied; matrices may be int8 rows or int4 groups (`quantised`); Qwen3-Next fuses the GatedDeltaNet inputs a k-head
-at a time. All become the layout of `hybrid.py`, where products that share their input are one matrix.
+not; the head may be tied; matrices may be int8 rows or int4 groups (`quantised`); Qwen3-Next fuses the GatedDeltaNet
+inputs a k-head at a time. All become the layout of `hybrid.py`, where products that share their input are one matrix.
 """
 
 import json

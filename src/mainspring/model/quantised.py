@@ -1,7 +1,7 @@
 """Matrices in 8 or 4 bits with their scales beside them, read by the same loader.
 
-**int8 rows** (`mainspring_int8_rows`): the tensor `name` is int8 [rows, columns] and `name.scale` fp16 or fp32 [rows]; a
-weight is int8 * scale. Symmetric, no zero point, rounded to nearest; -128 is not used.
+**int8 rows** (`mainspring_int8_rows`): the tensor `name` is int8 [rows, columns] and `name.scale` fp16 or fp32 [rows];
+a weight is int8 * scale. Symmetric, no zero point, rounded to nearest; -128 is not used.
 
 **int4 groups** (`mainspring_int4_groups`): `name` is uint8 [rows, columns / 2], two columns a byte, the earlier in the
 low nibble; `name.scale` and `name.offset` fp16 [rows, columns / GROUP]; a weight is nibble * scale + offset. 4.5 bits a

@@ -75,7 +75,7 @@ def text_block(block: Block, h: Tensor, mask: Tensor, turn: tuple[Tensor, Tensor
     if isinstance(block.mixer, GatedDeltaNet):
         mixed = _delta_text(block.mixer, x, mask)[0]
     else:
-        mixed = _attention_text(cast(GatedAttention, block.mixer), x, turn)[0]
+        mixed = _attention_text(block.mixer, x, turn)[0]
     return _mlp(block, h + mixed, 0.0)
 
 

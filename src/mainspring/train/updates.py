@@ -76,13 +76,13 @@ class Loop(ABC, Generic[Plan]):
     def look(self) -> Found:
         """Marks on held-out texts."""
 
+    @abstractmethod
     def shares(self, progress: float) -> list[Tensor]:
         """What changes on the way, as tensors: recorded steps read it."""
-        return []
 
+    @abstractmethod
     def slow(self, name: str) -> float:
         """The share of the rate that a parameter moves at."""
-        return 1.0
 
     def counted(self, tensors: Sequence[Tensor]) -> int:
         """Tokens of a batch, padded."""

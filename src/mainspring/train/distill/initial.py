@@ -29,7 +29,9 @@ def tapped_layers(teacher: int, student: int) -> list[int]:
 
 
 @torch.no_grad()
-def principal(teacher: Teacher, tokens: Tensor, lengths: Tensor, width: int, taps: Sequence[int]) -> tuple[Tensor, float]:
+def principal(
+    teacher: Teacher, tokens: Tensor, lengths: Tensor, width: int, taps: Sequence[int]
+) -> tuple[Tensor, float]:
     """(P fp32 [teacher d, width], the share of the sum of squares it keeps), from texts [B, T] padded on the right."""
     _, states = teacher(tokens, sorted(set(taps)))
     real = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]

