@@ -115,8 +115,10 @@ class Generator:
         self, prompt: Prompt, *, max_tokens: int = DEFAULT_TOKENS, sampling: Sampling = GREEDY
     ) -> Iterator[Piece]:
         """One piece a token, the last with `finish`. `prompt` is a user's message, a list of messages, or a
-        conversation in any format that spans are read from (its output, if any, is left out). What is wrong with it is
-        raised here, not on the way: InputError naming the field, TooLargeError where prompt and reply exceed the context."""
+        conversation in any format that spans are read from (its output, if any, is left out).
+
+        What is wrong with it is raised here, not on the way: InputError naming the field, TooLargeError where prompt
+        and reply exceed the context."""
         return self._pieces(self.prompt(prompt, max_tokens), max_tokens, sampling)
 
     def prompt(self, prompt: Prompt, max_tokens: int = DEFAULT_TOKENS) -> np.ndarray:

@@ -2,22 +2,33 @@
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors.torch import load_file
 
+from mainspring.cli.train import train
+from mainspring.engine.sampling import Sampling
+from mainspring.errors import InputError
+from mainspring.generator import Generator
+from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid, load_mtp
+from mainspring.model.mtp import MtpHead
+from mainspring.model.quantised import in_groups
 from mainspring.text.bundle import Bundle
 from mainspring.text.tokenizer import Tokenizer
 from mainspring.train import updates
 from mainspring.train.distill import pipeline
-from mainspring.train.distill.config import DistillConfig, Distilling, WriterShape, Writing
+from mainspring.train.distill.config import DistillConfig, Distilling, WriterShape, Writing, read_distill
 from mainspring.train.distill.packed import pack
+from mainspring.train.distill.report import report
 from mainspring.train.distill.run import DistillRun
-from mainspring.train.distill.teacher import Teacher
+from mainspring.train.distill.student import writer_config
+from mainspring.train.distill.teacher import Teacher, TeacherShape
 from mainspring.train.distill.vocabulary import Vocabulary
 from mainspring.train.splits import TRAIN
 from support.gguf import write_tiny_gguf, write_tiny_sources
@@ -82,15 +93,21 @@ def test_the_loss_falls(config: DistillConfig, trained: Path, tmp_path: Path, mo
 
 
 def test_cut_between_shards_and_steps_it_ends_with_the_same_weights(
-    config: DistillConfig, trained: Path, tmp_path: Path
+    config: DistillConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = dataclasses.replace(config, out=tmp_path / "again")
     assert pipeline.train_writer(again, device="cpu", say=silent, stop_after_s=0.0) is None
     assert pipeline.train_writer(again, device="cpu", say=silent, stop_after_s=0.0) is None  # not even a shard
     made = sorted((config.out / "texts").glob("*.npz"))
     assert len(made) == 2
-    (again.out / "texts").mkdir(exist_ok=True)
     (again.out / "texts" / made[0].name).write_bytes(made[0].read_bytes())  # cut after the first
+    real = time.monotonic
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(pipeline.time, "monotonic", lambda: float(next(ticks)))
+    assert pipeline.train_writer(again, device="cpu", say=silent, stop_after_s=25.0) is None
+    assert (again.out / "checkpoint.pt").is_file()
+    assert load_hybrid(again.out / "partial").config.vocab_size > 0
+    monkeypatch.setattr(pipeline.time, "monotonic", real)
     assert pipeline.train_writer(again, device="cpu", say=silent) is not None
     for name, before in load_file(trained / "model.safetensors").items():
         assert torch.equal(before, load_file(again.out / "model" / "model.safetensors")[name]), name
@@ -106,6 +123,77 @@ def test_six_steps_equal_three_and_three_bit_for_bit(config: DistillConfig, trai
     for name, p in whole.parameters.items():
         assert torch.equal(p, second.parameters[name]), name
         assert torch.equal(whole.average[name], second.average[name]), name
+
+
+def test_the_report_says_what_was_found_and_the_card_repeats_it(config: DistillConfig, trained: Path) -> None:
+    found = report(config, asked=6, most=12, say=silent)
+    marks = found["marks"]
+    assert marks["prompts"] == 6
+    assert 0 <= marks["stopped"] <= 1
+    assert 0 < marks["tokens"] <= 12
+    assert marks["training"]["chats"] > 0
+    # Tiny, random and hardly trained, it is worse than its teacher on its teacher's own text.
+    assert marks["writer_bits_per_byte"] > marks["teacher_bits_per_byte"] > 0
+    samples = json.loads((trained / "report.json").read_text())["samples"]
+    card = (trained / "README.md").read_text()
+    assert f"{marks['stopped']:.1%}" in card
+    assert all(" ".join(sample["prompt"].split()) in card for sample in samples)
+    assert report(config, asked=6, most=12, say=silent) == found
+
+
+def test_it_writes(trained: Path) -> None:
+    generator = Generator.from_pretrained(trained, threads=1)
+    found = generator.generate("Hello", max_tokens=8, sampling=Sampling(temperature=0.7, seed=1))
+    assert 1 <= len(found.tokens) <= 8
+
+
+def test_the_command_packs_stops_and_goes_on(config: DistillConfig, tmp_path: Path) -> None:
+    written = {"out": str(tmp_path / "run"), "teacher": str(tmp_path / "parts"), "sources": str(config.sources)}
+    shape = "\n".join(f"{key} = {value}" for key, value in dataclasses.asdict(SHAPE).items() if key != "from_layers")
+    lines = [*(f"{key} = {json.dumps(value)}" for key, value in written.items()), "[shape]", shape]
+    lines += ["[writing]", "chats = 40", "rows = 8", "capacity = 64", "share = 0.0", "invented = 0.0"]
+    lines += ["[training]", "epochs = 1.0", "tokens = 512"]
+    path = tmp_path / "tiny.toml"
+    path.write_text("\n".join(lines))
+    runner = CliRunner()
+    packed = runner.invoke(train, ["distill", str(path), "--pack", str(config.out.parent / "tiny.gguf")])
+    assert packed.exit_code == 0, packed.output
+    assert "1 parts" in packed.output
+    cut = runner.invoke(train, ["distill", str(path), "--device", "cpu", "--minutes", "0"])
+    assert cut.exit_code == 75, cut.output
+    done = runner.invoke(train, ["distill", str(path), "--device", "cpu"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "param"),
+    [
+        ('teacher = "t"', "config"),
+        ('out = "o"', "config"),
+        ('out = "o"\nteacher = "t"\nwhat = 1', "what"),
+        ('out = "o"\nteacher = "t"\n[writing]\nrows = 0', "writing.rows"),
+        ('out = "o"\nteacher = "t"\n[training]\nrounding = 2.0', "training.rounding"),
+        ('out = "o"\nteacher = "t"\n[shape]\nhidden_size = "wide"', "shape.hidden_size"),
+    ],
+)
+def test_a_config_at_fault_names_the_key(tmp_path: Path, text: str, param: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_distill(tmp_path / "config.toml")
+    assert caught.value.param == param
+
+
+def test_the_shipped_config_is_read_and_makes_at_most_16_mb() -> None:
+    config = read_distill(Path(__file__).parents[2] / "configs" / "writer.toml")
+    teacher = TeacherShape(49_152, 576, 1536, 30, 9, 3, 64, 100_000.0, 1e-5)
+    with torch.device("meta"):
+        shape = writer_config(config.shape, teacher, 22_000, 21_988)
+        model, mtp = Hybrid(shape), MtpHead(shape)
+    size = 0.0
+    for p in [*model.parameters(), *mtp.parameters()]:
+        size += p.numel() * (4.5 / 8 if p.dim() == 2 and in_groups(*p.shape) else 4)
+    assert 14e6 < size < 15.5e6
 
 
 def test_held_out_prompts_are_not_trained_on(config: DistillConfig, trained: Path) -> None:

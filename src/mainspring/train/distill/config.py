@@ -27,6 +27,7 @@ class WriterShape:
     num_key_value_heads: int = 2
     linear_heads: int = 6
     context: int = 2048  # positions
+    from_layers: bool = True  # whether layers start from the teacher's; embeddings do in any case
 
 
 @dataclass(frozen=True)

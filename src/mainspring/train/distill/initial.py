@@ -15,6 +15,7 @@ from mainspring.model.hybrid import Block, GatedAttention, GatedDeltaNet
 from mainspring.train.distill.student import Student
 from mainspring.train.distill.teacher import Teacher, TeacherLayer
 from mainspring.train.distill.vocabulary import Vocabulary
+from mainspring.train.network import text_states
 from mainspring.train.smollm2 import CONTROL
 
 
@@ -48,19 +49,36 @@ def principal(
 
 
 @torch.no_grad()
-def start_from(student: Student, teacher: Teacher, vocabulary: Vocabulary, basis: Tensor, kept: float) -> None:
-    """Fill the student's weights, in place. `teacher` and `basis` lie on the CPU in fp32."""
+def start_from(
+    student: Student, teacher: Teacher, vocabulary: Vocabulary, basis: Tensor, kept: float, *, layers: bool = True
+) -> None:
+    """Fill the student's weights, in place; embeddings alone without `layers`. `teacher` and `basis` lie on the CPU in
+    fp32."""
     model, mtp, shape = student.model, student.mtp, teacher.shape
     ratio = (kept * shape.hidden_size / basis.shape[1]) ** 0.5
-    sources = source_layers(shape.layers, len(model.blocks))
-    for block, number in zip(model.blocks, sources, strict=True):
-        _fill(block, teacher.layers[number], basis, ratio)  # type: ignore[arg-type]
-    _fill(mtp.blocks[0], teacher.layers[shape.layers - 1], basis, ratio)  # type: ignore[arg-type]
+    if layers:
+        sources = source_layers(shape.layers, len(model.blocks))
+        for block, number in zip(model.blocks, sources, strict=True):
+            _fill(block, teacher.layers[number], basis, ratio)  # type: ignore[arg-type]
+        _fill(mtp.blocks[0], teacher.layers[shape.layers - 1], basis, ratio)  # type: ignore[arg-type]
     model.embed.weight.copy_(_rows(teacher, vocabulary) @ basis)
     size = model.config.hidden_size
     for norm in (model.norm, mtp.norm):
         norm.weight.fill_(ratio * float(teacher.norm.mean()) - 1)
     _put(mtp.fc, torch.cat([torch.eye(size), torch.eye(size)], 1))
+
+
+@torch.no_grad()
+def settle(student: Student, tokens: Tensor, lengths: Tensor) -> None:
+    """Scale the last norms so that logits have a spread of 1 on texts [B, T]: layers taken out of a deep network say
+    little together as yet, and should not say it loudly (divergence 30 rather than 8 otherwise, and a hundred steps to
+    unlearn it)."""
+    model = student.model
+    rows = model.norm(text_states(model, model.embed.weight, tokens, lengths)[-1])
+    inside = torch.arange(tokens.shape[1]) < lengths[:, None]
+    spread = float((rows[inside] @ model.embed.weight.T).std())
+    for norm in (model.norm, student.mtp.norm):
+        norm.weight.copy_((1 + norm.weight) / max(spread, 1e-6) - 1)
 
 
 def _rows(teacher: Teacher, vocabulary: Vocabulary) -> Tensor:

@@ -76,7 +76,7 @@ class Lessons:
         B, T = texts.student.shape  # noqa: N806
         target = self.marginal(self.teacher.logits(above).flatten(0, 1))
         following = F.pad(texts.student[:, 1:], (0, 1)).flatten()
-        piece = F.one_hot(following, target.shape[1]).to(target.dtype)
+        piece = torch.zeros_like(target).scatter_(1, following[:, None], 1.0)
         return torch.where((texts.places < 0).flatten()[:, None], piece, target).view(B, T, -1)
 
     def _states(self, states: list[Tensor], own: list[Tensor], texts: Texts) -> Tensor:

@@ -5,7 +5,8 @@ out/texts/NNN.npz     what it wrote, shard by shard
 out/skeleton          tokenizer and template
 out/basis.pt          the directions of the teacher's states that are kept
 out/checkpoint.pt, best.pt, log.jsonl, curve.png
-out/model             the model, 4-bit; report.json and README.md come with `report`
+out/model             the model, 4-bit, model.json its marks; report.json and README.md come with `report`
+out/partial           the model as it was when the time was up, partial.json its marks
 """
 
 import json
@@ -25,7 +26,7 @@ from mainspring.train.curve import draw_curve
 from mainspring.train.distill.config import DistillConfig
 from mainspring.train.distill.corpus import Corpus, load_chats, save_chats
 from mainspring.train.distill.generate import Streams
-from mainspring.train.distill.initial import principal, start_from, tapped_layers
+from mainspring.train.distill.initial import principal, settle, start_from, tapped_layers
 from mainspring.train.distill.losses import Lessons
 from mainspring.train.distill.packed import joined
 from mainspring.train.distill.prompts import prompts
@@ -39,7 +40,8 @@ from mainspring.train.splits import TRAIN
 from mainspring.train.updates import Say, remember
 
 Start = tuple[tuple[Turn, ...], int]
-BASIS_CHATS, MOST_HELD = 256, 1000  # chats the directions come from; held-out prompts asked of a split
+BASIS_CHATS, SETTLE_CHATS = 256, 16  # chats that directions, and the spread of logits, come from
+MOST_HELD = 1000  # held-out prompts asked, of a split
 
 
 def train_writer(
@@ -66,7 +68,8 @@ def train_writer(
     done = run.train(say=say, stop_after_s=ends - time.monotonic())
     draw_curve(config.out / "log.jsonl", config.out / "curve.png", right="minus divergence, held out")
     if not done:
-        say(f"stopped at step {run.place.step}; the same command goes on from there")
+        folder = finish(config, run, skeleton, "partial")
+        say(f"stopped at step {run.place.step}, the model so far in {folder}; the same command goes on from there")
         return None
     folder = finish(config, run, skeleton)
     say(f"model in {folder}")
@@ -157,7 +160,9 @@ def make_run(
     basis, kept = _basis(config, teacher, corpus, taps)
     shape = writer_config(config.shape, teacher.shape, vocabulary.size, vocabulary.end)
     student = empty_student(shape, config.training.seed)
-    start_from(student, Teacher(source), vocabulary, basis, kept)
+    start_from(student, Teacher(source), vocabulary, basis, kept, layers=config.shape.from_layers)
+    first = corpus.arrays(np.flatnonzero(corpus.split == TRAIN)[:SETTLE_CHATS], 1.0)
+    settle(student, torch.from_numpy(first.student), torch.from_numpy(first.lengths))
     lessons = Lessons(teacher, Marginal(vocabulary).to(device), basis.to(device), tuple(taps))
     count = sum(p.numel() for p in student.parameters())
     trained = int((corpus.split == TRAIN).sum())
@@ -185,9 +190,10 @@ def _basis(config: DistillConfig, teacher: Teacher, corpus: Corpus, taps: list[i
     return found["basis"], found["kept"]
 
 
-def finish(config: DistillConfig, run: DistillRun, skeleton: Path) -> Path:
-    """The averaged (or best) weights as a model folder, with what the held-out texts say of them."""
-    folder = config.out / "model"
+def finish(config: DistillConfig, run: DistillRun, skeleton: Path, name: str = "model") -> Path:
+    """The averaged (or best) weights as a model folder, with what the held-out texts say of them. The run is of no use
+    afterwards."""
+    folder = config.out / name
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(skeleton, folder)
     if config.training.keep_best:
@@ -200,5 +206,5 @@ def finish(config: DistillConfig, run: DistillRun, skeleton: Path) -> Path:
         quantise_folder(folder, 4)
     settings = {"do_sample": True, "temperature": 0.7, "top_p": 0.95, "eos_token_id": [run.corpus.end]}
     (folder / "generation_config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
-    (config.out / "marks.json").write_text(json.dumps(marks, indent=2) + "\n", "utf-8")
+    (config.out / f"{name}.json").write_text(json.dumps(marks, indent=2) + "\n", "utf-8")
     return folder

@@ -37,7 +37,7 @@ class Turn(NamedTuple):
 
 class Aligned(NamedTuple):
     """Chats. `places` of a student token: where in its chat the teacher stands when the student has read it; NONE
-    inside a teacher token and after a turn's end. `reply`: whether what follows is of the assistant's text or ends it."""
+    inside a teacher token and after a turn's end. `reply`: whether the assistant's text or its end follows."""
 
     teacher: Ragged  # uint16
     student: Ragged  # uint16
