@@ -104,7 +104,7 @@ def test_cut_between_shards_and_steps_it_ends_with_the_same_weights(
     real = time.monotonic
     ticks = iter(range(10_000))
     monkeypatch.setattr(pipeline.time, "monotonic", lambda: float(next(ticks)))
-    assert pipeline.train_writer(again, device="cpu", say=silent, stop_after_s=25.0) is None
+    assert pipeline.train_writer(again, device="cpu", say=silent, stop_after_s=12.0) is None
     assert (again.out / "checkpoint.pt").is_file()
     assert load_hybrid(again.out / "partial").config.vocab_size > 0
     monkeypatch.setattr(pipeline.time, "monotonic", real)
