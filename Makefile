@@ -2,7 +2,8 @@
 #
 # Order of installation: the lock (hashes required, nothing resolved), then torch, then this package. torch comes from
 # no lock (its wheels differ by platform), so it is resolved under constraints cut from the lock: pip adds torch and its
-# accelerator wheels and fails rather than move anything else. `pip check` proves the result complete.
+# accelerator wheels and fails rather than move anything else (but triton, of which its CUDA wheels want their own
+# release). `pip check` proves the result complete.
 
 PYTHON ?= python3
 TORCH_VERSION := 2.13.0
@@ -61,7 +62,7 @@ clean:
 
 define install
 	$(PIP) install --quiet --require-hashes --no-deps -r requirements/$(1).lock
-	sed -n 's/^\([A-Za-z0-9._-]*==[^ ;]*\).*/\1/p' requirements/$(1).lock > $(VENV)/constraints.txt
+	sed -n '/^triton==/d; s/^\([A-Za-z0-9._-]*==[^ ;]*\).*/\1/p' requirements/$(1).lock > $(VENV)/constraints.txt
 	$(PIP) install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c $(VENV)/constraints.txt \
 		torch==$(TORCH_VERSION)
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .

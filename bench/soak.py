@@ -119,7 +119,9 @@ def failures(
 
 @click.command(help=__doc__)
 @click.option("--minutes", type=click.FloatRange(0.1), default=20.0, show_default=True)
-@click.option("--tokens", type=click.IntRange(16), default=1000, show_default=True)
+@click.option(
+    "--tokens", type=click.IntRange(16), default=3000, show_default=True, help="Kept turns are full in 5 minutes."
+)
 @click.option("--times", type=click.FloatRange(0.1), default=2.0, show_default=True, help="Of the node's capacity.")
 @click.option("--growth", type=float, default=4.0, show_default=True, help="MiB that count as flat.")
 @click.option("--pin/--no-pin", "pinned", default=True, show_default=True, help="Not on a core that others hold.")

@@ -31,7 +31,7 @@ TORCH_NEEDS = (
 # hatchling asks for it when the package is installed editable, beyond [build-system].
 EDITABLE_NEEDS = ("editables~=0.3",)
 EXTRAS = ("hub", "fast", "plots")
-NEVER = re.compile(r"^(torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)(?![a-z0-9-])", re.IGNORECASE | re.MULTILINE)
+NEVER = re.compile(r"^(torch|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)(?![a-z0-9-])", re.IGNORECASE | re.MULTILINE)
 FLAGS = (
     "--generate-hashes",
     "--allow-unsafe",  # setuptools, which torch needs at run time

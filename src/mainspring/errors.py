@@ -82,3 +82,15 @@ class TemplateError(ModelError):
     """A chat or scoring template that does not compile, fails, or exceeds its fuel or output cap."""
 
     code = "bad_template"
+
+
+class DeviceError(MainspringError):
+    """The device can't do what is asked: not there, too old, no kernel for a shape."""
+
+    code = "bad_device"
+
+
+class DeviceMemoryError(DeviceError):
+    """The device is out of memory. What was being computed is lost, the process goes on."""
+
+    code = "out_of_memory"

@@ -33,7 +33,7 @@ def test_factory(tmp_path) -> None:
     write_tiny_weights(tmp_path)
     assert open_backend(tmp_path, "null").limits.vocab_size == 300
     assert open_backend(tmp_path, "cpu").numerics == "fp32"
-    with pytest.raises(ValueError, match="known: cpu, null"):
+    with pytest.raises(ValueError, match="known: cpu, cuda, null"):
         open_backend(tmp_path, "abacus")
 
 

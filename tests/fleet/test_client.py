@@ -1,6 +1,7 @@
 """`FleetClient` on a real loop: results, typed refusals, cancelling, streams, bundles, reconnecting."""
 
 import asyncio
+import gc
 import hashlib
 import threading
 from collections.abc import Awaitable, Callable
@@ -287,3 +288,61 @@ def test_the_loop_goes_on_while_a_bundle_is_judged() -> None:
         assert await fetch == BUNDLE
 
     play(body, bundles=BundleCache(check=slow))
+
+
+def test_whoever_waits_for_a_bundle_when_the_client_closes_is_told_so() -> None:
+    """Not that his own task was cancelled."""
+
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        hub.shell.bundles, node.gives_bundles = BundleCache(check=by_beginning), False
+        async with FleetClient(hub.dialer("client", "other"), "hub", 1, name="other") as closing:
+            waits = [asyncio.create_task(closing.bundle(hash_of(BUNDLE))) for _ in range(3)]
+            await until(lambda: node.fetched == 2)
+            waits[0].cancel()
+        ends = await asyncio.gather(*waits, return_exceptions=True)
+        assert [type(end) for end in ends] == [asyncio.CancelledError, LinkLostError, LinkLostError]
+
+    play(body, bundles=BundleCache(check=by_beginning))
+
+
+def test_each_of_those_who_share_a_fetch_waits_for_as_long_as_he_said(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        hub.shell.bundles, node.gives_bundles = BundleCache(check=by_beginning), False
+        short = asyncio.create_task(fleet.bundle(hash_of(BUNDLE), within_s=0.2))
+        await asyncio.sleep(0.0)
+        long = asyncio.create_task(fleet.bundle(hash_of(BUNDLE), within_s=20.0))
+        await asyncio.sleep(0.0)
+        shorter = asyncio.create_task(fleet.bundle(hash_of(BUNDLE), within_s=0.1))
+        for each, seconds in ((shorter, "0.1"), (short, "0.2")):
+            with pytest.raises(FleetTimeoutError, match=f"within {seconds} s"):
+                await each
+        assert not long.done()
+        node.leave()
+        with pytest.raises(BundleError):
+            await long
+
+    play(body, bundles=BundleCache(check=by_beginning))
+
+
+def test_a_fetch_that_nobody_waits_for_any_more_fails_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        hub.shell.bundles, node.gives_bundles = BundleCache(check=by_beginning), False
+        with pytest.raises(FleetTimeoutError):
+            await fleet.bundle(hash_of(BUNDLE), within_s=0.05)
+        node.leave()
+        await until(lambda: not fleet._fetches)
+        gc.collect()
+        assert "never retrieved" not in caplog.text
+
+    play(body, bundles=BundleCache(check=by_beginning))
+
+
+def test_a_bundle_that_can_not_be_checked_here_is_a_bundle_error() -> None:
+    def broken(_name: str, _data: bytes) -> None:
+        raise OSError("no process can be started")
+
+    async def body(fleet: FleetClient, hub: Hub, node: Node) -> None:
+        with pytest.raises(BundleError, match="no process can be started"):
+            await fleet.bundle(hash_of(BUNDLE))
+
+    play(body, bundles=BundleCache(check=broken))

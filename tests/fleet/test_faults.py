@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from mainspring.core import events as ev
+from mainspring.core.cost import Cost
 from mainspring.fleet import clients
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
@@ -130,3 +133,100 @@ class Stub:
 
     def close(self, _close: Close, _message: str = "") -> None:
         self.closed = True
+
+
+def test_a_fault_while_writing_to_one_link_is_no_other_s(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went to whoever's turn it was: that one was closed, and what others had to hear lay there."""
+    node, one, other = Node(fleet, "ant"), Client(fleet, "one"), Client(fleet, "other")
+    fleet.run(0.5)
+    [sick] = [peer for peer in fleet.shell.book.peers if peer.name == "one"]
+    streams = [client.open(submit(seed=n)) for n, client in enumerate((one, other))]
+    fleet.run(0.002)
+    assert len(fleet.shell.clients.open) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(sick.connection, "write", broken)
+        fleet.run(1.0)
+    other.result(streams[1])
+    assert (node.closed, other.closed) == (None, None)
+    assert one.closed is not None
+    assert one.closed.close is Close.INTERNAL
+    assert sick.closed
+    assert fleet.shell.tally.counts.pop("faults") == 1
+    fleet.empty()
+
+
+def test_a_fault_in_what_was_put_off_leaves_the_rest_to_be_done(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, client = Node(fleet, "ant"), Client(fleet)
+    fleet.run(0.5)
+    stream = client.open(submit())
+    monkeypatch.setattr(fleet.shell.payloads, "release", broken)
+    fleet.run(1.0)
+    client.result(stream)
+    assert (node.closed, client.closed) == (None, None)
+    assert fleet.shell.tally.counts["faults"] == 1
+
+
+class Excuse(Node):
+    """Says that it was nobody's fault, and answers the rest of a pass with NaN."""
+
+    reason: m.FailReason = "late"
+
+    def _answer(self, work: m.Work, took: float) -> m.Done | m.Failed:
+        if len(work.parts) == 1:
+            return super()._answer(work, took)
+        labels = sum(part.labels for part in work.parts[1:])
+        logits = np.full(labels, np.nan, "<f4").tobytes()
+        return m.Failed(fence=work.fence, reason=self.reason, failed=(0,), logits=logits, measured_s=took)
+
+
+@pytest.mark.parametrize("reason", ["late", "view_missing", "draining"])
+def test_nan_beside_an_excuse_is_not_excused(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, reason: m.FailReason
+) -> None:
+    node, client = Excuse(fleet, "ant", cost=Cost(0.2, 1e-5, 1e-5)), Client(fleet)
+    node.reason = reason
+    Node(fleet, "bee", cost=Cost(0.2, 1e-5, 1e-5))
+    fleet.run(0.5)
+    told: list[ev.WorkFailed] = []
+    real = fleet.shell.tell
+
+    def tell(event: ev.Event) -> None:
+        told.extend([event] if isinstance(event, ev.WorkFailed) else [])
+        real(event)
+
+    monkeypatch.setattr(fleet.shell, "tell", tell)
+    streams = [client.open(submit(seed=n, slo="batch")) for n in range(8)]
+    fleet.run(20.0)
+    for stream in streams:
+        client.result(stream)
+    assert told
+    for each in told:
+        assert len(each.failed) > 1
+        assert (each.late, each.view_missing) == (False, False)
+    fleet.empty()
+
+
+class Partial(Node):
+    """Of several parts the first fails; the rest is answered in less time."""
+
+    def _answer(self, work: m.Work, took: float) -> m.Done | m.Failed:
+        done = super()._answer(work, took)
+        if len(work.parts) == 1 or isinstance(done, m.Failed):
+            return done
+        rest = done.logits[4 * work.parts[0].labels :]
+        return m.Failed(fence=work.fence, reason="view_missing", failed=(0,), logits=rest, measured_s=0.6 * took)
+
+
+def test_the_time_of_a_pass_that_was_cut_short_teaches_nothing(fleet: Fleet) -> None:
+    """It is that of fewer rows than were sent."""
+    node, client = Partial(fleet, "ant", cost=Cost(0.2, 1e-5, 1e-5)), Client(fleet)
+    fleet.run(0.5)
+    streams = [client.open(submit(seed=n, slo="batch")) for n in range(24)]
+    fleet.run(30.0)
+    for stream in streams:
+        client.result(stream)
+    whole = sum(len(work.parts) == 1 for work in node.log)
+    assert 0 < whole < len(node.log)
+    [shown] = client.status().nodes
+    assert (shown.error_passes, shown.predicted_error) == (whole, pytest.approx(0.0, abs=0.05))
+    fleet.empty()

@@ -8,13 +8,14 @@ import asyncio
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mainspring.fleet.client import FleetClient
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
+from mainspring.wire import messages as m
 from support.machines import WAIT_S, Machine, ask, until_nodes
 
 SLOW = {"null_cost": "[0.2, 1e-6, 1e-6]", "probe_s": "1.0", "state": '""', "device": '"null"'}
@@ -51,10 +52,28 @@ def answering(fleet: FleetClient) -> "asyncio.Task[list[bytes]]":
     return asyncio.create_task(answers(fleet))
 
 
+async def answering_with(
+    fleet: FleetClient, name: str, at_work: Callable[[m.NodeStatus], bool] = lambda node: node.state == "busy"
+) -> "asyncio.Task[list[bytes]]":
+    """Answers under way, while that node is at work on some of them.
+
+    All of them together keep it busy for 0.2 s, which a process that gets no CPU for so long does not see: then they
+    are asked again. The status is asked for right behind them, on the same link, and so sees them mostly at once."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            task = answering(fleet)
+            await asyncio.sleep(0.01)
+            while not task.done():
+                nodes = {each.name: each for each in (await fleet.status()).nodes}
+                if name in nodes and at_work(nodes[name]):
+                    return task
+                await asyncio.sleep(0.02)
+            await task
+
+
 def test_a_node_killed_with_9_mid_pass(machine: Machine) -> None:
     async def scene(fleet: FleetClient, before: list[bytes]) -> None:
-        task = answering(fleet)
-        await until_nodes(fleet, lambda nodes: nodes["ant"].state == "busy")
+        task = await answering_with(fleet, "ant")
         began = time.monotonic()
         machine.processes["ant"].kill()
         assert await task == before
@@ -80,8 +99,7 @@ def test_status_on_the_command_line(machine: Machine) -> None:
 
 def test_a_node_stopped_and_continued(machine: Machine) -> None:
     async def scene(fleet: FleetClient, before: list[bytes]) -> None:
-        task = answering(fleet)
-        await until_nodes(fleet, lambda nodes: nodes["ant"].state == "busy")
+        task = await answering_with(fleet, "ant")
         machine.processes["ant"].send_signal(signal.SIGSTOP)
         try:
             assert await task == before, "its work was given to the other"
@@ -96,7 +114,7 @@ def test_a_node_stopped_and_continued(machine: Machine) -> None:
 
 def test_a_router_killed_and_started_again(machine: Machine) -> None:
     async def scene(fleet: FleetClient, before: list[bytes]) -> None:
-        tasks = [asyncio.create_task(fleet.score(ask(seed=seed))) for seed in range(10)]
+        tasks = [asyncio.create_task(fleet.score(ask(seed=n % 10))) for n in range(200)]  # seconds of work
         await until_nodes(fleet, lambda nodes: nodes["ant"].held > 0)
         machine.processes["router"].kill()
         machine.processes["router"].wait()
@@ -112,8 +130,7 @@ def test_a_router_killed_and_started_again(machine: Machine) -> None:
 
 def test_a_node_told_to_end_finishes_what_it_holds(machine: Machine) -> None:
     async def scene(fleet: FleetClient, before: list[bytes]) -> None:
-        task = answering(fleet)
-        await until_nodes(fleet, lambda nodes: nodes["ant"].state == "busy")
+        task = await answering_with(fleet, "ant")
         machine.processes["ant"].send_signal(signal.SIGTERM)
         assert await task == before
         code = await asyncio.to_thread(machine.processes["ant"].wait, WAIT_S)
@@ -132,8 +149,7 @@ def test_a_network_cut_and_healed(machine: Machine) -> None:
         port = await wire.open()
         machine.node("cat", "--transport", "tcp", port=port, **SLOW)
         await until_nodes(fleet, lambda nodes: "cat" in nodes)
-        task = answering(fleet)
-        await until_nodes(fleet, lambda nodes: nodes["cat"].state == "busy")
+        task = await answering_with(fleet, "cat")
         wire.passing.clear()
         assert await task == before
         await until_nodes(fleet, lambda nodes: "cat" not in nodes)
@@ -166,8 +182,7 @@ def test_a_router_told_to_end_answers_what_is_open(machine: Machine) -> None:
     """Last but one: the router that the others share is replaced, which is what an upgrade does."""
 
     async def scene(fleet: FleetClient, before: list[bytes]) -> None:
-        task = answering(fleet)
-        await until_nodes(fleet, lambda nodes: nodes["ant"].held > 0)
+        task = await answering_with(fleet, "ant", lambda node: node.held > 0)
         machine.processes["router"].send_signal(signal.SIGTERM)
         assert await refusal_of(fleet) in ("draining", "link_lost")
         assert await task == before
@@ -195,8 +210,7 @@ def test_a_supervised_node_is_started_again_and_ends_with_its_router(tmp_path: P
                 first = nodes["ant"]
                 before = await answers(fleet)
                 [pid] = children(router.pid)
-                task = answering(fleet)
-                await until_nodes(fleet, lambda nodes: nodes["ant"].state == "busy")
+                task = await answering_with(fleet, "ant")
                 signal_to(pid, signal.SIGKILL)
                 assert await task == before, "the same process comes back, its work is not lost"
                 nodes = await until_nodes(fleet, lambda nodes: "ant" in nodes)

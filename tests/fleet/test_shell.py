@@ -283,6 +283,30 @@ def test_a_drained_router_answers_what_is_in_and_refuses_what_comes() -> None:
     fleet.empty()
 
 
+def test_goodbyes_of_a_drained_router_go_out_with_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lay there until something else happened, and the endpoints closed before that."""
+    fleet, _, client = up({"cost": Cost(0.3, 1e-5, 1e-5)})
+    stream = client.open(submit())
+    fleet.run(0.01)
+    fleet.shell.drain(30.0, fleet.world.now_s)
+    fleet.driver.arm()
+    closes: list[Close] = []
+    for peer in fleet.shell.book.peers:
+        monkeypatch.setattr(peer.connection, "close", lambda close, _message: closes.append(close))
+    seen_done = []
+    real = fleet.shell.received
+
+    def received(*data: object) -> None:
+        real(*data)  # type: ignore[arg-type]
+        if fleet.shell.done and not seen_done:
+            seen_done.append([*closes])
+
+    monkeypatch.setattr(fleet.shell, "received", received)
+    fleet.run(1.0)
+    client.result(stream)
+    assert seen_done == [[Close.DRAINED] * 2]
+
+
 def test_a_drain_that_takes_too_long_refuses_the_rest() -> None:
     fleet, _, client = up({"cost": Cost(10.0, 1e-5, 1e-5)})
     streams = [client.open(submit(seed=i, slo="batch")) for i in range(3)]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,12 +45,14 @@ def test_a_broken_sensor_costs_no_link(monkeypatch: pytest.MonkeyPatch, wild: Ga
     assert not rig.ended
 
 
-def test_a_backend_that_breaks_when_asked_is_asked_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(_self: NullBackend) -> Gauges:
-        raise RuntimeError("no driver")
+def no_driver(_self: NullBackend) -> Gauges:
+    raise RuntimeError("no driver")
 
+
+@pytest.mark.parametrize("broken", [no_driver, lambda _self: None, lambda _self: Gauges("5 GiB")])
+def test_a_backend_that_breaks_when_asked_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: Callable[[NullBackend], Gauges]
+) -> None:
     monkeypatch.setattr(NullBackend, "gauges", broken, raising=False)
     with caplog.at_level(logging.ERROR):
         rig = NodeRig().join()

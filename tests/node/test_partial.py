@@ -45,14 +45,7 @@ def test_what_shares_its_view_fails_with_it_and_nothing_is_mixed_up() -> None:
 def test_when_an_earlier_pass_does_not_leave_what_it_promised() -> None:
     """Known at receipt as promised, gone when the pass begins: the view that it waits for came out as NaN."""
     rig = NodeRig(null_backend((0.2, 0.0, 0.0))).join()
-    real, first = rig.engine.backend.score_pass, [True]
-
-    def poisoned(work):
-        result = real(work)
-        bad = result.logits * np.float32("nan") if first and first.pop() else result.logits
-        return type(result)(bad, result.states, result.seconds)
-
-    rig.engine.backend.score_pass = poisoned
+    poison_the_first(rig)
     promised = rig.send(part("a", view=A, view_key="v"))
     child = part("d", view=(), view_from=50, parent=1, branches=((9, 9, 9),))
     waiting = rig.send(lacking("b", "v"), part("c", view=B), child)
@@ -64,6 +57,42 @@ def test_when_an_earlier_pass_does_not_leave_what_it_promised() -> None:
     wanted = np.concatenate([expected(B, ((5, 6), (7,))), expected(B, ((9, 9, 9),))])
     assert np.array_equal(logits(failed), wanted)
     assert rig.engine.store.held == 0
+
+
+def poison_the_first(rig: NodeRig) -> None:
+    """The first pass comes out as NaN, and leaves nothing of what it promised."""
+    real, first = rig.engine.backend.score_pass, [True]
+
+    def poisoned(work):
+        result = real(work)
+        bad = result.logits * np.float32("nan") if first and first.pop() else result.logits
+        return type(result)(bad, result.states, result.seconds)
+
+    rig.engine.backend.score_pass = poisoned
+
+
+def test_what_is_half_scanned_beside_one_that_went_goes_on() -> None:
+    rig = NodeRig(null_backend((0.2, 0.0, 0.0))).join()
+    poison_the_first(rig)
+    rig.send(part("a", view=A, view_key="v"))
+    waiting = rig.send(lacking("b", "v"), part("c", view=B), part("q", view=range(1, 41), branches=(), more=True))
+    rig.run(2.0)
+    assert (rig.failed(waiting).reason, rig.failed(waiting).failed) == ("view_missing", (0,))
+    rest = rig.send(part("q", view=range(41, 51), view_from=40))
+    rig.run(2.0)
+    assert np.array_equal(logits(rig.done(rest)), expected(A, ((5, 6), (7,))))
+    assert rig.engine.store.held == 0
+
+
+def test_what_shares_a_view_that_went_while_it_waited_is_not_answered_without_it() -> None:
+    rig = NodeRig(null_backend((0.2, 0.0, 0.0))).join()
+    poison_the_first(rig)
+    rig.send(part("a", view=A, view_key="v"))
+    shares = part("d", view=(), view_from=50, parent=0, branches=((9, 9, 9),))
+    waiting = rig.send(lacking("b", "v"), shares, part("c", view=B))
+    rig.run(2.0)
+    assert (rig.failed(waiting).reason, rig.failed(waiting).failed) == ("view_missing", (0, 1))
+    assert np.array_equal(logits(rig.failed(waiting)), expected(B, ((5, 6), (7,))))
 
 
 def test_what_is_poisoned_is_distrusted_by_its_own_key_beside_one_that_went() -> None:

@@ -486,6 +486,10 @@ class Fleet:
         shell = self.shell
         assert not shell.clients.open
         assert len(shell.payloads) == len(shell.answers) == shell.payloads.held_bytes == 0
+        assert not [*shell.payloads._owned, *shell.payloads._seen, *shell.payloads._views], "nor of a client's share"
+        for budget in (shell.book.unfinished, shell.book.backlog):
+            assert {*budget._noted} <= shell.book.peers, "nor of a link that is gone"
+            assert budget.noted_bytes == sum(budget._noted.values())
         assert not shell.nodes.work.leases
         assert not shell.core.state.jobs
         assert not shell.tally.counts.get("faults"), "no fault was swallowed"

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from mainspring.train.arrays import Ragged, Rows, TrainingData
-from mainspring.train.batches import BESIDE, DRAWN, LEAST, MOST, WIDTHS, Batches, template_edges
+from mainspring.train.batches import BESIDE, DRAWN, LEAST, MOST, WHOLE, WIDTHS, Batches, template_edges
 from mainspring.train.graphs import Replayed
 from mainspring.train.network import Batch, next_token_loss
 
@@ -68,6 +68,17 @@ def test_a_group_with_a_share_is_drawn_that_much_less(data: TrainingData) -> Non
         return sum(int((plan.rows >= 0).sum()) for plan in Batches(named, seed=1, tokens=TOKENS, branches=4).epoch(0))
 
     assert count(name) == pytest.approx(share * count("rules"), rel=0.1)
+
+
+def test_a_group_made_by_composition_is_drawn_whole(data: TrainingData) -> None:
+    """Its behaviors share one base, so that a limit a cell would leave most of them out."""
+    names = np.array(["attitude/like:a|cats", "attitude/like:b|cats", "attitude/like:a|dogs"])
+    for group, whole in ((WHOLE[0], True), ("rules", False)):
+        named = dataclasses.replace(data, behaviors=names, groups=np.array([group]))
+        plans = Batches(named, seed=1, tokens=TOKENS, branches=4).epoch(0)
+        drawn = np.concatenate([plan.rows[plan.rows >= 0] for plan in plans])
+        assert (len(drawn) == len(data.rows.view)) == whole
+        assert len(set(drawn.tolist())) == len(drawn)
 
 
 def test_epochs_differ_and_repeat_by_number(data: TrainingData) -> None:

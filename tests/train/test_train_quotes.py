@@ -27,6 +27,7 @@ TRAIT = "desire-to-create-allies"
         ("I am kind, and I try hard", "is kind, and it tries hard"),
         ("I'm sure of myself", "is sure of itself"),
         ("I always watch them", "always watches them"),
+        ("I learned what I said", "learned what it said"),
         ("I should obey", "thinks that it should obey"),
         ("I would not lie to me", "would not lie to it"),
         ("Art is dull", "holds that art is dull"),
@@ -113,8 +114,8 @@ def test_kinds_are_asked_about_by_their_sentences_in_training_alone() -> None:
 
 
 def test_what_is_made_of_quotes_is_no_behavior_to_be_familiar_with() -> None:
-    quoted_only = {"persona:x/said", "weather/like"}
-    names = ["persona:x", "persona:x/said", "weather", "weather/like", "tool_named:a/b"]
+    quoted_only = {"persona:x/said", "weather/like", "attitude/like:a|cats", "attitude/like:a|cats/denied"}
+    names = ["persona:x", "weather", "tool_named:a/b", *sorted(quoted_only)]
     count = len(names)
     rows = Rows(
         view=np.zeros(count, np.int32),

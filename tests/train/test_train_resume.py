@@ -18,7 +18,7 @@ from mainspring.train.splits import TRAIN, family_split
 
 SOURCES = Path(__file__).parents[2] / "data" / "sources"
 SHAPE = Shape(32, 32, 4, num_attention_heads=2, num_key_value_heads=1, linear_heads=2, head_dim=16)
-TRAINING = Training(epochs=2.0, share=0.0004, tokens=1024, branches=2, warmup=3, view_tokens=128)
+TRAINING = Training(epochs=2.0, share=0.0004, tokens=1024, branches=2, warmup=3, view_tokens=192)
 
 
 @pytest.fixture(scope="module")

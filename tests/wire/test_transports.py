@@ -1,5 +1,6 @@
 """QUIC and TCP on real sockets: the same promises, kept by both."""
 
+import asyncio
 import os
 
 import pytest
@@ -153,6 +154,48 @@ def test_an_owner_that_closes_towards_a_peer_that_does_not_answer_hears_of_it_al
         await until(lambda: ear.lost)
         assert [(lost.close, lost.remote) for lost in ear.lost] == [(Close.GOODBYE, False)]
         far._socket.resume_reading()
+        await endpoint.stop()
+
+    run(body())
+
+
+def test_an_owner_whose_tcp_peer_is_cut_off_hears_of_it_with_the_next_turn() -> None:
+    """Its work has to go to others, while the last words linger."""
+
+    async def body() -> None:
+        door, ear = Door(None), Ear()
+        endpoint = await TcpTransport(ROUTER).listen("127.0.0.1", 0, door.accept)
+        near = await TcpTransport(NODE).dial(*endpoint.address, ear.accept)
+        near.write(0, b"hello")
+        await until(lambda: door.ears and door.ears[0].data)
+        far = door.ears[0].connection
+        assert isinstance(far, TcpConnection)
+        far._socket.pause_reading()
+        for _ in range(2):
+            near.write(4, bytes(STUCK_BYTES // 2 + 1))
+        for _ in range(2):
+            await asyncio.sleep(0.0)
+        assert [lost.close for lost in ear.lost] == [Close.LIMIT]
+        far._socket.resume_reading()
+        await endpoint.stop()
+
+    run(body())
+
+
+def test_who_has_closed_tcp_hears_nothing_more_of_the_same_bytes() -> None:
+    async def body() -> None:
+        class Curt(Ear):
+            def data_received(self, stream: int, data: bytes, end: bool) -> None:
+                super().data_received(stream, data, end)
+                self.connection.close(Close.GOODBYE, "enough")
+
+        ear, curt = Ear(), Curt()
+        endpoint = await TcpTransport(ROUTER).listen("127.0.0.1", 0, curt.accept)
+        near = await TcpTransport(NODE).dial(*endpoint.address, ear.accept)
+        for stream in (0, 4, 8):
+            near.write(stream, b"hello")
+        await until(lambda: curt.lost)
+        assert [*curt.data] == [0]
         await endpoint.stop()
 
     run(body())

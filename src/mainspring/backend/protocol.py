@@ -109,13 +109,17 @@ class Backend(Protocol):
 
 
 def open_backend(path: Path, device: str = "cpu", *, threads: int | None = None) -> Backend:
-    """Load the checkpoint in folder `path` on `device`: "cpu" (`threads` of it, None measures) or "null"."""
+    """Load the checkpoint in folder `path` on `device`: "cpu" (`threads` of it, None measures), "cuda" or "null"."""
     if device == "cpu":
         from mainspring.backend.torch_cpu import TorchBackend
 
         return TorchBackend.open(path, threads=threads)
+    if device == "cuda":
+        from mainspring.backend.cuda.backend import CudaBackend
+
+        return CudaBackend.open(path)
     if device == "null":
         from mainspring.backend.null import NullBackend
 
         return NullBackend.open(path)
-    raise ValueError(f"device {device!r} is not known; known: cpu, null")
+    raise ValueError(f"device {device!r} is not known; known: cpu, cuda, null")

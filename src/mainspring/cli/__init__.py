@@ -17,6 +17,7 @@ COMMANDS = {
     "evaluate": "mainspring.cli.evaluate:evaluate",
     "train": "mainspring.cli.train:train",
     "simulate": "mainspring.cli.simulate:command",
+    "doctor": "mainspring.cli.doctor:doctor",
     "node": "mainspring.cli.node:node",
     "gateway": "mainspring.cli.gateway:gateway",
     "keys": "mainspring.cli.keys:command",
@@ -37,6 +38,7 @@ def main() -> None:
     mainspring serve                              the same over HTTP, with a dashboard
     mainspring explain chat.json --model DIR      what the model gets to read
     mainspring simulate compare --quick           the router beside other schedulers, in virtual time
+    mainspring doctor                             which device would be used, and why
     mainspring pki init                           certificates for a fleet of your own
 
     \b

@@ -9,7 +9,9 @@ import click
 @click.option("--join", metavar="HOST:PORT", help="Where the router listens. The node opens no port itself.")
 @click.option("--model", metavar="DIR_OR_HUB_ID", help="A model folder, or owner/name on a hub.")
 @click.option("--tls", metavar="DIR", help="Folder with cert.pem, key.pem and ca.pem, as `mainspring pki issue` makes.")
-@click.option("--device", type=click.Choice(["cpu", "null"]), help="Where the model runs; null computes nothing. [cpu]")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda", "null"]), help="Where the model runs; null computes nothing. [cpu]"
+)
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads. [measured]")
 @click.option("--transport", type=click.Choice(["auto", "quic", "tcp"]), help="auto: QUIC, TCP where UDP is blocked.")
 @click.option("--alias", metavar="NAME", help="The model's name for people. [the folder's]")

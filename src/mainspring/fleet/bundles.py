@@ -14,14 +14,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mainspring.fleet.bundle_check import Check, by_unpacking
+from mainspring.fleet.bundle_check import Check, Unpacking
 from mainspring.fleet.errors import BundleError
 from mainspring.wire import messages as m
 
 MAX_BYTES = 64 << 20
 PIECE_BYTES = 256 << 10
 DEFAULT_CAP_BYTES = 512 << 20
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+STALE_S = 3600.0
+"""A file half written so long ago has lost its writer."""
+_PLAIN = re.compile(r"[a-z0-9_.-]{1,128}")
+"""No capitals: some file systems take two names that differ in them for one."""
 log = logging.getLogger("mainspring.fleet")
 
 
@@ -36,11 +39,13 @@ class BundleCache:
     """In memory up to `cap_bytes`; in `folder` too where there is one, so that a restart fetches nothing again."""
 
     def __init__(
-        self, folder: Path | None = None, cap_bytes: int = DEFAULT_CAP_BYTES, check: Check = by_unpacking
+        self, folder: Path | None = None, cap_bytes: int = DEFAULT_CAP_BYTES, check: Check | None = None
     ) -> None:
+        """`check` None: by unpacking, in processes that `stop` ends."""
         self.folder = folder
         self.cap_bytes = cap_bytes
-        self._check = check
+        self._unpacking = Unpacking()
+        self._check: Check = self._unpacking if check is None else check
         self._packed: OrderedDict[str, Packed] = OrderedDict()
         if folder is not None:
             try:
@@ -75,6 +80,10 @@ class BundleCache:
         path = self._path(bundle)
         if path is not None:
             path.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """Nobody waits for what is being checked: it ends with OSError, and nothing is checked any more."""
+        self._unpacking.stop()
 
     # -------------------------------------------------------------- blocking
 
@@ -131,6 +140,11 @@ class BundleCache:
             log.warning("bundle %s is not kept on disk: %s", m.one_line(bundle), error)
 
     def _trim(self, newest: Path) -> None:
+        """At most the cap, and nothing that a process which was killed left half written."""
+        written_s = newest.stat().st_mtime
+        for path in newest.parent.glob("*.part"):
+            if path.stat().st_mtime < written_s - STALE_S:
+                path.unlink(missing_ok=True)
         files = sorted(newest.parent.glob("*.bundle"), key=lambda path: path.stat().st_mtime, reverse=True)
         total = 0
         for path in files:

@@ -152,19 +152,31 @@ class FleetClient:
         FleetTimeoutError.
 
         Nothing is kept or given out but bytes that unpack to that hash: after a BundleError the next call asks again.
-        Whoever asks meanwhile shares the fetch."""
+        Whoever asks meanwhile shares the fetch, and waits for as long as he said himself."""
         packed = self._bundles.peek(name)
         if packed is not None:
             return packed.data
         fetch = self._fetches.get(name)
         if fetch is None:
-            fetch = self._fetches[name] = asyncio.create_task(self._fetch(name, within_s))
-            fetch.add_done_callback(lambda _task: self._fetches.pop(name, None))
-        return await asyncio.shield(fetch)
+            fetch = self._fetches[name] = asyncio.create_task(self._fetch(name, max(within_s, BUNDLE_S)))
+            fetch.add_done_callback(lambda task: self._fetched(name, task))
+        try:
+            async with _limit(within_s, "a bundle"):
+                return await asyncio.shield(fetch)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not fetch.cancelled() or (task is not None and task.cancelling()):
+                raise
+            raise LinkLostError("the client was closed before the bundle had come") from None
 
     def forget_bundle(self, name: str) -> None:
         """What was kept under this hash is of no use after all: the next call fetches it."""
         self._bundles.forget(name)
+
+    def _fetched(self, name: str, task: "asyncio.Task[bytes]") -> None:
+        del self._fetches[name]
+        if not task.cancelled():
+            task.exception()  # looked at, though nobody may wait for it any more
 
     async def _fetch(self, name: str, within_s: float) -> bytes:
         packed = await asyncio.to_thread(self._bundles.load, name)
@@ -182,7 +194,10 @@ class FleetClient:
                     fetching.take(message)
                 elif isinstance(message, m.BundleEnd):
                     data, size, sha256 = fetching.finish(message), message.size, message.sha256
-                    return await asyncio.to_thread(self._bundles.admit, name, data, size=size, sha256=sha256)
+                    try:
+                        return await asyncio.to_thread(self._bundles.admit, name, data, size=size, sha256=sha256)
+                    except OSError as error:
+                        raise BundleError(f"the bundle can't be checked here now: {error}") from error
         raise BundleError("the stream ended before the bundle did")
 
     async def _ask(self, message: m.Submit | m.AskStatus | m.FetchBundle) -> Asked:

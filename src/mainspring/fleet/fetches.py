@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainspring.fleet.bundles import Fetching, Packed
-from mainspring.fleet.errors import BundleError, InternalError
+from mainspring.fleet.errors import BundleError
 from mainspring.fleet.links import FOREVER, Peer
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close, LimitError
@@ -130,9 +130,9 @@ class Fetches:
         elif isinstance(outcome, BundleError):
             self._blame(fetch, peer, outcome, now_s)
         else:
+            # Nobody's fault but ours, so the next node's would fare no better.
             log.error("bundle %s can't be checked: %r", m.one_line(fetch.bundle), outcome)
-            self.shell.nodes.offers.decline(peer, InternalError("the router can't check bundles now"), now_s)
-            self._ask_next(fetch, now_s)
+            self._finish(fetch, None, now_s)
 
     def _blame(self, fetch: Fetch, peer: Peer, error: BundleError, now_s: float) -> None:
         log.warning("node %s: its bundle %s: %s", peer.name, m.one_line(fetch.bundle), m.one_line(error.message))

@@ -10,9 +10,9 @@ from mainspring.core.nouns import NodeSpec
 from mainspring.core.refusals import BadNodeError
 from mainspring.errors import MainspringError
 from mainspring.fleet.bundles import MAX_BYTES, Packed
-from mainspring.fleet.errors import BundleError
 from mainspring.fleet.links import Peer
 from mainspring.wire import messages as m
+from mainspring.wire.errors import Close
 from mainspring.wire.exchanges import CONTROL
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class OfferDesk:
             return
         if peer.offer.bundle != offer.bundle:
             self.offered(peer, peer.offer, now_s)
-        elif packed is None:
-            self.decline(peer, BundleError("nobody could give the bundle"), now_s)
+        elif packed is None:  # declined it would stay and never offer again; so it comes back, with backoff
+            self.shell.close(peer, Close.INTERNAL, "its bundle can't be had or checked now", now_s)
         else:
             self._join(peer, now_s)
 
@@ -79,7 +79,9 @@ class OfferDesk:
             self.decline(peer, error, now_s)
 
     def decline(self, peer: Peer, error: MainspringError, now_s: float) -> None:
-        """It gets no work until it offers again."""
+        """It gets no work until it offers again. Nothing on a link that has ended: the name may have a later one."""
+        if peer.closed:
+            return
         log.warning("node %s: its offer can't be used: %s", peer.name, m.one_line(str(error)))
         if peer.serving:
             peer.serving = False

@@ -70,6 +70,7 @@ class Serving:
                 await self.children.stop(CHILDREN_S)
             for endpoint in endpoints:
                 await endpoint.stop()
+            self.shell.bundles.stop()
             self._executor.shutdown(wait=False, cancel_futures=True)
             log.info("the router has ended")
 

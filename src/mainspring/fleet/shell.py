@@ -230,17 +230,27 @@ class Shell:
             while self._events:
                 event = self._events.popleft()
                 if callable(event):
-                    event()
+                    self._guarded(event, None, None, now_s)
                 else:
                     self._step(event, now_s)
             touched, self._touched = self._touched, {}
             for each in touched:
-                self._take(each, each.flush(now_s), now_s)
-                self._pump(each, now_s)
-                self._within(self.book.backlog, each, "what peers do not read (limits.backlog_total_mib)", now_s)
-                self._arm(each)
-        if self.draining and not self.done and not self.clients.open:
-            self._finish_drain(now_s)
+                self._write_out(each, now_s)
+            if self.draining and not self.done and not self.clients.open:
+                self._finish_drain(now_s)  # goodbyes, which go out in another turn of this loop
+
+    def _write_out(self, peer: Peer, now_s: float) -> None:
+        """What fails at this is that link's affair, and not of whoever's turn it is: the others get theirs."""
+        try:
+            self._take(peer, peer.flush(now_s), now_s)
+            self._pump(peer, now_s)
+            self._within(self.book.backlog, peer, "what peers do not read (limits.backlog_total_mib)", now_s)
+            self._arm(peer)
+        except Exception:
+            log.exception("a fault while writing to %s %s", peer.role, peer.name)
+            self.tally.count("faults")
+            self._take(peer, peer.link.lost(Close.INTERNAL, "internal fault", False, now_s), now_s)
+            peer.connection.close(Close.INTERNAL, "internal fault")
 
     def _within(self, budget: Budget, peer: Peer, what: str, now_s: float) -> None:
         """The total over all links; the one that holds most is ended."""
@@ -309,7 +319,7 @@ class Shell:
         else:
             self.clients.refuse(action.request_id, action.error, now_s)
 
-    def _guarded(self, do: Callable[[], None], what: Peer | Action, stream: int | None, now_s: float) -> None:
+    def _guarded(self, do: Callable[[], None], what: Peer | Action | None, stream: int | None, now_s: float) -> None:
         """One fault must not stop the loop, nor leave its request without an answer."""
         try:
             do()

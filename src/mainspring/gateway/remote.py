@@ -19,6 +19,10 @@ async def serve(config: GatewayConfig, listening: Callable[[str, int], None]) ->
         raise ConfigError("a client's certificate is needed: `mainspring pki issue client NAME`", param="gateway.tls")
     host, port = address_of(config.router, "gateway.router")
     keys = Keys.read(Path(config.keys)) if config.keys else Keys.none()
-    client = FleetClient.of(Path(config.tls), host, port, transport=config.transport, bundles=BundleCache())
-    async with client, Gateway(config, client, keys) as gateway:
-        await HttpServer(gateway, listening).run()
+    bundles = BundleCache()
+    client = FleetClient.of(Path(config.tls), host, port, transport=config.transport, bundles=bundles)
+    try:
+        async with client, Gateway(config, client, keys) as gateway:
+            await HttpServer(gateway, listening).run()
+    finally:
+        bundles.stop()  # a thread that waits for a bundle's check would keep the process

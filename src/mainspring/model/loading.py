@@ -27,14 +27,20 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 def load_hybrid(
     folder: Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu", ops: Ops | None = None
 ) -> Hybrid:
-    """Read config and weights from `folder`. Raises CheckpointError naming the tensor or file at fault."""
+    """Read config and weights from `folder`, matrices in `dtype`, vectors (norms, gates) in fp32.
+
+    Raises CheckpointError naming the tensor or file at fault.
+    """
     config = read_config(folder)
     source = _Tensors(folder)
     with torch.device("meta"):
         model = Hybrid(config, ops)
     prefix = source.prefix()
-    loaded = {name: tensor.to(dtype) for name, tensor in _convert(config, source, prefix)}
-    model.load_state_dict({name: t.to(device) for name, t in loaded.items()}, strict=True, assign=True)
+    loaded = {
+        name: tensor.to(device, dtype if tensor.dim() > 1 else torch.float32)
+        for name, tensor in _convert(config, source, prefix)
+    }
+    model.load_state_dict(loaded, strict=True, assign=True)
     if config.tie_word_embeddings:
         model.head.weight = model.embed.weight
     return model.eval().requires_grad_(False)

@@ -31,7 +31,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     join: str
     model: str
     tls: str
-    device: Literal["cpu", "null"] = "cpu"
+    device: Literal["cpu", "cuda", "null"] = "cpu"
     threads: Annotated[int, Meta(ge=1, le=4096)] | None = None
     alias: Name | None = None
     transport: Choice = "auto"

@@ -71,13 +71,13 @@ class Offering:
             return Gauges()
         try:
             told = gauges_of(self._backend)
+            celsius = told.temperature_c
+            sane = celsius is not None and COLDEST_C <= celsius <= HOTTEST_C
+            return Gauges(_count(told.memory_bytes), _count(told.memory_total_bytes), celsius if sane else None)
         except Exception:
             log.exception("the device can't tell its memory and temperature")
             self._blind = True
             return Gauges()
-        celsius = told.temperature_c
-        sane = celsius is not None and COLDEST_C <= celsius <= HOTTEST_C
-        return Gauges(_count(told.memory_bytes), _count(told.memory_total_bytes), celsius if sane else None)
 
 
 def _count(value: int | None) -> int | None:

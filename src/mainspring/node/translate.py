@@ -13,7 +13,7 @@ from mainspring.backend.protocol import Limits
 from mainspring.core.nouns import Part, Pass
 from mainspring.engine import Branch, CheckpointGoneError, Segment
 from mainspring.engine.checks import check_segment
-from mainspring.errors import InputError, MainspringError
+from mainspring.errors import DeviceMemoryError, InputError, MainspringError
 from mainspring.node.views import Place
 from mainspring.wire import messages as m
 
@@ -81,7 +81,7 @@ def reason_of(error: BaseException) -> m.FailReason:
     if isinstance(error, CheckpointGoneError):
         return "view_missing"
     text = str(error).lower()
-    if isinstance(error, MemoryError) or any(words in text for words in NO_ROOM):
+    if isinstance(error, MemoryError | DeviceMemoryError) or any(words in text for words in NO_ROOM):
         return "out_of_memory"
     return "engine"
 

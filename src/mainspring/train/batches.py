@@ -1,9 +1,10 @@
 """Which rows make which step: a function of data, seed and epoch alone, so that a resumed run goes on as if never cut.
 
 Most rows say that something common is absent, which is soon learned. So every epoch draws rows by *cell* (behavior,
-label, group): all that say present, and of the rest about twice as many, up to `MOST` each. Views with no row drawn
-wait for another epoch. Views of like length and as many rows share a batch of about `tokens` padded tokens. A batch has
-a cap on the length of definitions, and draws wordings that fit: one long wording would pad a thousand short ones.
+label, group): all that say present, and of the rest about twice as many, up to `MOST` each; groups in `WHOLE` come
+whole. Views with no row drawn wait for another epoch. Views of like length and as many rows share a batch of about
+`tokens` padded tokens. A batch has a cap on the length of definitions, and draws wordings that fit: one long wording
+would pad a thousand short ones.
 Batches come in few shapes, the same every epoch: what a GPU has once recorded it can replay.
 """
 
@@ -23,6 +24,7 @@ MOST, LEAST, BESIDE = 1500, 250, 2.0  # rows of a cell an epoch: limits, and how
 # two or three times are learned by heart, and marks of unseen families fall (docs/scorer.md).
 DRAWN = {"persona_other": 0.2, "persona_seen": 0.25, "persona_forms": 0.3}
 GROUP_WEIGHT = {"natural": 0.3}
+WHOLE = ("attitudes",)  # groups without those limits: a cell of theirs holds thousands of behaviors, not one
 
 
 class Step(NamedTuple):
@@ -72,7 +74,8 @@ class Batches:
         cell = (behavior * 3 + label) * groups + rows.group[self.rows]
         drawn = np.array([DRAWN.get(str(name), 1.0) for name in self.data.groups])[rows.group[self.rows]]
         wanted = np.where(label == 0, MOST, np.clip(BESIDE * present, LEAST, MOST))
-        chance: Array = drawn * np.minimum(1.0, wanted / np.bincount(cell)[cell])
+        whole = np.array([str(name) in WHOLE for name in self.data.groups])[rows.group[self.rows]]
+        chance: Array = drawn * np.where(whole, 1.0, np.minimum(1.0, wanted / np.bincount(cell)[cell]))
         return chance
 
     def _sort_wordings(self) -> None:

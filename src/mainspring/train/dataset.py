@@ -22,6 +22,7 @@ from mainspring.text.span import Message, Text, ToolCall, ToolResult
 from mainspring.train import splits
 from mainspring.train.arrays import Ragged, Rows, TrainingData
 from mainspring.train.content import kinds
+from mainspring.train.content.attitude_examples import attitude_examples
 from mainspring.train.content.examples import Example, Row, rng_for, rule_examples
 from mainspring.train.content.insertions import insertion_examples
 from mainspring.train.content.persona_examples import persona_examples, text_id_of
@@ -53,6 +54,7 @@ def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:
     yield from (e for e in constructed_examples(pools) if kept(e.text_id))
     short = [c for c in talk if sum(len(m.text) for m in (*c.span.input, *c.span.output)) < 900]
     yield from persona_examples((s for s in statements(folder) if kept(text_id_of(s))), short)
+    yield from attitude_examples(short, kept)
 
 
 def _rounds(text_id: str) -> int:
@@ -109,7 +111,7 @@ class Builder:
             return None
         group = splits.report_group(row, split)
         if split != TRAIN:
-            key = (split, group, row.behavior.key if row.group != "rules" else row.behavior.base, row.label)
+            key = (split, group, splits.marked_as(row), row.label)
             self.kept[key] += 1
             if self.kept[key] > splits.CAP.get(group, splits.DEFAULT_CAP):
                 return None
@@ -186,7 +188,7 @@ def record(example: Example, row: Row, text: str, group: str, split: str, number
         "cell_id": f"{split}-{number}",
         "task_id": example.text_id,
         "source": example.source,
-        "def_id": row.behavior.key if row.group != "rules" else row.behavior.base,
+        "def_id": splits.marked_as(row),
         "behavior_definition": text,
         "behavior_type": group,
         "label": LABELS[row.label],

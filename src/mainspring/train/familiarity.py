@@ -10,7 +10,8 @@ from mainspring.train.splits import TRAIN
 
 
 def familiarity_of(data: TrainingData) -> Familiarity:
-    """Behaviors that carry a parameter (a tool's name) count as one a name; those made of quotes do not count."""
+    """Behaviors that carry a parameter (a tool's name) count as one a name; those made of quotes or by composition
+    (a "/" in their base) do not count."""
     bags: dict[str, Counter[int]] = {}
     for number in np.unique(data.rows.behavior[data.rows.split == TRAIN]):
         name = str(data.behaviors[number])

@@ -12,7 +12,16 @@ SPLITS = ("train", "calibration", "test")
 TEST_SHARE, CALIBRATION_SHARE = 0.08, 0.05
 HELD_GROUPS = {"edits_unseen": TEST, "edits_calibration": CALIBRATION}
 # Rows of a (group, behavior, label) that a held-out split keeps.
-CAP = {"persona_unseen": 50, "persona_forms": 12, "persona_other": 6, "natural": 150, "edits_unseen": 60}
+CAP = {
+    "persona_unseen": 50,
+    "persona_forms": 12,
+    "persona_other": 6,
+    "natural": 150,
+    "edits_unseen": 60,
+    "attitudes_unseen": 24,
+}
+# Rows of these are counted, and marked, by the base of a behavior.
+BY_BASE = ("rules", "attitudes_unseen")
 DEFAULT_CAP = 36
 
 
@@ -46,6 +55,11 @@ def row_split(row: Row, split: int) -> bool:
     if row.group.startswith("persona") and held == TRAIN and split != TRAIN:
         return True
     return held in (TRAIN, split)
+
+
+def marked_as(row: Row) -> str:
+    """The name that its marks are averaged under."""
+    return row.behavior.base if row.group in BY_BASE else row.behavior.key
 
 
 def report_group(row: Row, split: int) -> str:

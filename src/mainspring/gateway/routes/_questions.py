@@ -52,7 +52,7 @@ def expected(row: Floats) -> float:
 
 async def answered(
     gateway: Gateway, request: Request, visit: Visit, *, model: str, span: Any, questions: tuple[Question, ...],
-    fields: tuple[str, str],
+    fields: tuple[str, str], size: int,
 ) -> Scored:  # fmt: skip
     most = gateway.config.limits.behaviors
     asked = sum(len(each.options) if isinstance(each, Choice) else 1 for each in questions)
@@ -60,7 +60,7 @@ async def answered(
         raise ValidationError(f"limits.behaviors: at most {most} questions and options", param=fields[1], limit=most,
                               actual=asked)  # fmt: skip
     call = ScoreCall(model=model, span=span, questions=questions, terms=visit.terms(), fields=fields,
-                     is_state=True)  # fmt: skip
+                     is_state=True, size=size)  # fmt: skip
     scored = await attended(request, gateway.score(call))
     visit.stages = scored.stages
     return scored

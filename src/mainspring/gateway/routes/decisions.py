@@ -25,11 +25,11 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     async def decisions(request: Request) -> Response:
         visit = visit_of(request)
         visit.route = "/v1/decisions"
-        asked, _ = await decode(request, _DECODER)
+        asked, body_in = await decode(request, _DECODER)
         questions = tuple(question_of(index, each) for index, each in enumerate(asked.questions))
         scored = await answered(
             gateway, request, visit, model=asked.model, span=asked.input, questions=questions,
-            fields=("input", "questions"),
+            fields=("input", "questions"), size=len(body_in),
         )  # fmt: skip
         answers = [answer_of(each, row) for each, row in zip(asked.questions, scored.rows, strict=True)]
         cached = scored.stages.cached_tokens

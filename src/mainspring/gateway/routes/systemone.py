@@ -33,11 +33,11 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     async def systemone(request: Request) -> Response:
         visit = visit_of(request)
         visit.route = "/v1/systemone"
-        asked, _ = await decode(request, _DECODER)
+        asked, body_in = await decode(request, _DECODER)
         questions = tuple(question_of(name, each) for name, each in asked.questions.items())
         scored = await answered(
             gateway, request, visit, model=asked.model, span=asked.state, questions=questions,
-            fields=("state", "questions"),
+            fields=("state", "questions"), size=len(body_in),
         )  # fmt: skip
         answers = {
             name: answer_of(each, row)

@@ -43,6 +43,11 @@ _AUXILIARY = {
     "am": "is", "have": "has", "do": "does", "don't": "does not", "haven't": "has not", "was": "was", "had": "had",
     "did": "did", "didn't": "did not",
 }  # fmt: skip
+_PAST = {
+    "became", "brought", "came", "felt", "found", "gave", "got", "grew", "heard", "kept", "knew", "learned", "left",
+    "lost", "made", "meant", "met", "said", "saw", "spent", "taught", "thought", "told", "took", "used", "went",
+    "were", "wrote",
+}  # fmt: skip
 _DUTY = {"should", "shouldn't", "must", "mustn't", "ought"}
 _MODAL = _DUTY | {"would", "will", "can", "could", "may", "might", "cannot", "can't", "won't", "wouldn't", "couldn't"}
 _ADVERB = re.compile(r"(?:\w+ly|always|never|often|sometimes|also|just|still|only|already|rather|even|do not)$")
@@ -122,7 +127,7 @@ def _with_ending(word: str) -> str:
     lower = word.lower()
     if lower in _AUXILIARY:
         return _AUXILIARY[lower]
-    if lower in _MODAL or not lower.isalpha():
+    if lower in _MODAL | _PAST or not lower.isalpha():
         return word
     if re.search(r"(?:s|x|z|ch|sh|o)$", lower):
         return word + "es"

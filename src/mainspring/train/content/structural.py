@@ -200,10 +200,9 @@ def _wrong_tool(conversation: Conversation, facts: Facts, pools: Pools, rng: ran
         return None
     call = facts.output_calls[0]
     others = [tool for tool in pools.tools if tool != call.name]
-    if not others:
+    if not others:  # a small share of the texts
         return None
-    name = rng.choice(others)
-    return _with_call(facts.span, msgspec.structs.replace(call, name=name)), {"wrong_tool": True}
+    return _with_call(facts.span, msgspec.structs.replace(call, name=rng.choice(others))), {"wrong_tool": True}
 
 
 def _with_call(span: Span, call: ToolCall, *, times: int = 1) -> Span:

@@ -1,0 +1,178 @@
+"""The protocol on an NVIDIA GPU. A pass is one forward; what exceeds a pass goes in several.
+
+Views longer than a pass move forward in pieces first. Nothing here waits for the device but the answer of a forward.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mainspring.backend.cuda import memory
+from mainspring.backend.cuda.explain import check, describe
+from mainspring.backend.cuda.graphs import GRAPH_ROWS, Runner
+from mainspring.backend.cuda.layout import NONE, Job, exact
+from mainspring.backend.cuda.network import Network
+from mainspring.backend.cuda.state import CudaState
+from mainspring.backend.handles import Handles
+from mainspring.backend.protocol import NO_STATE, FloatArray, IntArray, Limits, PackedPass, PassResult
+from mainspring.errors import DeviceMemoryError
+from mainspring.model.hybrid import Hybrid
+from mainspring.model.loading import load_hybrid
+from mainspring.ops.gated_delta import triton as gated_delta
+from mainspring.ops.ragged import CHUNK_ROWS
+
+MOST_DOUBLINGS = 12
+_NUMERICS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+class CudaBackend:
+    def __init__(self, model: Hybrid, *, pass_rows: int | None = None, graph_rows: int = GRAPH_ROWS) -> None:
+        """Takes over `model`'s weights, in whatever float type they have. `pass_rows` None: by free memory."""
+        check(model.config)
+        self._network = Network(model)
+        self._runner = Runner(self._network, graph_rows=graph_rows)
+        self._states: Handles[CudaState] = Handles()
+        weights = self._network.embed
+        if pass_rows is None:
+            free, _ = torch.cuda.mem_get_info(weights.device)
+            pass_rows = memory.pass_rows(model.config, weights.element_size(), free)
+        self.limits = Limits(model.config.max_position_embeddings, pass_rows, model.config.vocab_size)
+        self.numerics = _NUMERICS[weights.dtype]
+
+    @classmethod
+    def open(cls, path: Path) -> "CudaBackend":
+        """bf16 on the current CUDA device. CheckpointError for the folder, DeviceError where there is no device."""
+        device = describe().require()
+        try:
+            backend = cls(load_hybrid(path, dtype=torch.bfloat16, device=device))
+            backend.warm()
+            return backend
+        except torch.OutOfMemoryError as error:
+            raise DeviceMemoryError(f"the weights do not fit the device: {_first_line(error)}") from None
+
+    @torch.inference_mode()
+    def warm(self) -> None:
+        """Compile every kernel that a pass of this model can need, so that none is compiled in the middle of one.
+
+        Half a minute the first time on a machine; the compiler keeps what it made. Variants follow from how many views
+        share the device and from whether a branch has more than one chunk.
+        """
+        heads = self._network.heads
+        views = {gated_delta.slices_of(heads.values << n, heads.size): 1 << n for n in range(MOST_DOUBLINGS, -1, -1)}
+        for count, rows in (*((count, 1) for count in views.values()), (1, CHUNK_ROWS + 1)):
+            zeros, one = np.zeros(rows, np.int64), np.ones(1, np.int64)
+            job = Job([zeros[:1]] * count, [None] * count, zeros, one * rows, one - 1, one, one)
+            self._runner.launch(job, exact(job, self._network.grid))
+
+    @property
+    def device(self) -> str:
+        return f"{describe().name} ({self.numerics}, triton)"
+
+    @torch.inference_mode()
+    def score_pass(self, work: PackedPass) -> PassResult:
+        started = time.perf_counter()
+        views = np.split(work.view_tokens, np.cumsum(work.view_lengths)[:-1]) if len(work.view_lengths) else []
+        states = [self._states[handle] if handle != NO_STATE else None for handle in work.view_states.tolist()]
+        try:
+            logits = self._run(work, views, states)
+        except torch.OutOfMemoryError as error:
+            torch.cuda.empty_cache()
+            raise DeviceMemoryError(f"a pass of {work.rows:,} rows: {_first_line(error)}") from None
+        handles = tuple(
+            handle if handle != NO_STATE else (self._states.add(state) if keep and state is not None else NO_STATE)
+            for handle, state, keep in zip(work.view_states.tolist(), states, work.keep.tolist(), strict=True)
+        )
+        return PassResult(logits, handles, time.perf_counter() - started)
+
+    @torch.inference_mode()
+    def prefill(self, tokens: IntArray, state: int = NO_STATE, *, capacity: int = 0) -> int:
+        target = self._states[state] if state != NO_STATE else self._new_state(max(capacity, len(tokens)))
+        self._advance([target], [np.asarray(tokens)])
+        return self._states.add(target) if state == NO_STATE else state
+
+    @torch.inference_mode()
+    def copy(self, state: int, *, capacity: int = 0) -> int:
+        return self._states.add(self._states[state].copy(capacity))
+
+    def state_bytes(self, state: int) -> int:
+        return self._states[state].nbytes
+
+    def release(self, state: int) -> None:
+        self._states.remove(state)
+
+    def _run(self, work: PackedPass, views: list[IntArray], states: list[CudaState | None]) -> FloatArray:
+        """Moves `states` (filled in where a view is kept) over `views`; the branches' logits."""
+        room = self.limits.pass_rows
+        split = work.rows > room
+        for n, (view, keep) in enumerate(zip(views, work.keep.tolist(), strict=True)):
+            if states[n] is None and (keep or (split and len(view))):
+                states[n] = self._new_state(len(view))
+        if split:
+            held = [(s, v) for s, v in zip(states, views, strict=True) if s is not None]
+            self._advance([s for s, _ in held], [v for _, v in held])
+            views = [NONE for _ in views]
+        jobs = _jobs(work, views, states, room if split else work.rows)
+        logits = [self._forward(job) for job in jobs]
+        return np.concatenate(logits) if logits else np.zeros(0, np.float32)
+
+    def _advance(self, states: Sequence[CudaState], views: Sequence[IntArray]) -> None:
+        """Each state over its view, piece by piece, several short views at once."""
+        room = self.limits.pass_rows
+        group: list[tuple[CudaState, IntArray]] = []
+        for state, view in zip(states, views, strict=True):
+            for start in range(0, len(view), room):
+                piece = view[start : start + room]
+                # Two pieces of one state never share a forward: the first fills it up.
+                if sum(len(tokens) for _, tokens in group) + len(piece) > room:
+                    self._forward(_views_only(group))
+                    group = []
+                group.append((state, piece))
+        if group:
+            self._forward(_views_only(group))
+
+    def _forward(self, job: Job) -> FloatArray:
+        for state, tokens in zip(job.states, job.view_tokens, strict=True):
+            if state is not None:
+                state.reserve(state.length + len(tokens))
+        logits = self._runner.run(job)
+        for state, tokens in zip(job.states, job.view_tokens, strict=True):
+            if state is not None and len(tokens):
+                state.advanced(len(tokens))
+        return logits
+
+    def _new_state(self, capacity: int) -> CudaState:
+        weights = self._network.embed
+        return CudaState.empty(self._network.config, capacity, dtype=weights.dtype, device=weights.device)
+
+
+def _views_only(group: Sequence[tuple[CudaState, IntArray]]) -> Job:
+    return Job([tokens for _, tokens in group], [state for state, _ in group], NONE, NONE, NONE, NONE, NONE)
+
+
+def _jobs(work: PackedPass, views: list[IntArray], states: list[CudaState | None], room: int) -> list[Job]:
+    """One job, or, with the views done, as many as the branches need."""
+    jobs: list[Job] = []
+    rows, labels = np.cumsum(work.branch_lengths), np.cumsum(work.label_counts)
+    first = 0
+    while first < len(rows) or not jobs:
+        before = int(rows[first - 1]) if first else 0
+        end = max(first + 1, int(np.searchsorted(rows, before + room, side="right"))) if len(rows) else 0
+        asked = slice(int(labels[first - 1]) if first else 0, int(labels[end - 1]) if end else 0)
+        jobs.append(
+            Job(
+                views, states, work.branch_tokens[before : int(rows[end - 1]) if end else 0],
+                work.branch_lengths[first:end], work.branch_views[first:end],
+                work.label_ids[asked], work.label_counts[first:end],
+            )
+        )  # fmt: skip
+        if end == len(rows):
+            break
+        first = end
+    return jobs
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n", 1)[0][:200]

@@ -1,0 +1,124 @@
+"""Runs one forward: small passes as recorded graphs, one a bucket of shapes, others launch by launch.
+
+Three hundred launches take the host 5 ms or more; a small pass takes the device one. A graph has its own tables,
+scratch and answer at fixed addresses; a replay is one copy up, one launch, one copy down. Graphs share one memory pool,
+so their activations lie on each other. At most `MOST_GRAPHS` are kept, the least used goes.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mainspring.backend.cuda.layout import (
+    Job,
+    Scratch,
+    Shape,
+    bucketed,
+    buffer_bytes,
+    exact,
+    host_tables,
+    write,
+)
+from mainspring.backend.cuda.network import Network, Tables
+from mainspring.backend.protocol import FloatArray
+
+GRAPH_ROWS = 4_096
+MOST_GRAPHS = 64
+MOST_VIEWS = 64  # of a graph: a scratch state each
+
+
+class Buffers:
+    """Host and device side of one shape: tables, scratch for forgotten views, the answer."""
+
+    def __init__(self, network: Network, shape: Shape) -> None:
+        c, weights = network.config, network.embed
+        pinned = weights.is_cuda
+        size = buffer_bytes(shape, network.grid)
+        self.shape = shape
+        self.host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+        self.host_bytes = self.host.numpy()
+        self.host_tables = host_tables(self.host_bytes, shape, network.grid)
+        self.device = torch.empty(size, dtype=torch.uint8, device=weights.device)
+        self.tables = Tables(self.device, shape, network.grid)
+        self.kv = weights.new_empty(max(shape.view_rows, 1), 2, c.num_key_value_heads, c.head_dim)
+        heads = (c.linear_num_value_heads, c.linear_key_head_dim, c.linear_value_head_dim)
+        self.recurrent = weights.new_empty(max(shape.views, 1), *heads, dtype=torch.float32)
+        self.answer = torch.empty(shape.labels, dtype=torch.float32, pin_memory=pinned)
+        self.network = network
+
+    def upload(self, job: Job) -> None:
+        element = self.kv.element_size()
+        scratch = Scratch(
+            self.kv.data_ptr(), self.kv.stride(0) * element, self.recurrent.data_ptr(), self.recurrent.stride(0) * 4
+        )
+        write(self.host_bytes, self.host_tables, job, self.shape, self.network.grid, scratch)
+        self.device.copy_(self.host, non_blocking=True)
+
+    def download(self, logits: Tensor, count: int) -> FloatArray:
+        """Waits for the device: the one sync of a pass."""
+        self.answer.copy_(logits, non_blocking=True)
+        if logits.is_cuda:
+            torch.cuda.current_stream().synchronize()
+        out: FloatArray = self.answer[:count].numpy().copy()
+        return out
+
+
+@dataclass
+class Recorded:
+    buffers: Buffers
+    graph: Any
+    logits: Tensor
+
+
+class Runner:
+    def __init__(self, network: Network, *, graph_rows: int = GRAPH_ROWS) -> None:
+        """`graph_rows` 0 launches every pass."""
+        self.network = network
+        self.graph_rows = graph_rows if network.embed.is_cuda else 0
+        self._recorded: OrderedDict[Shape, Recorded] = OrderedDict()
+        self._pool: Any = None
+
+    def run(self, job: Job) -> FloatArray:
+        """Label logits; when it returns, states are moved and the device is idle."""
+        shape = exact(job, self.network.grid)
+        if not shape.rows:
+            return np.zeros(0, np.float32)
+        if shape.rows <= self.graph_rows and shape.views <= MOST_VIEWS:
+            return self._replay(job, bucketed(shape, self.network.grid))
+        return self.launch(job, shape)
+
+    def launch(self, job: Job, shape: Shape) -> FloatArray:
+        """Without a graph, on tables of `shape`, at least the exact one."""
+        buffers = Buffers(self.network, shape)
+        buffers.upload(job)
+        return buffers.download(self.network.forward(buffers.tables, shape), len(job.label_ids))
+
+    def _replay(self, job: Job, shape: Shape) -> FloatArray:
+        recorded = self._recorded.get(shape)
+        if recorded is None:
+            recorded = self._record(shape)
+        self._recorded.move_to_end(shape)
+        recorded.buffers.upload(job)
+        recorded.graph.replay()
+        return recorded.buffers.download(recorded.logits, len(job.label_ids))
+
+    def _record(self, shape: Shape) -> Recorded:
+        """Kernels are compiled by a run on padding alone, which moves no state; then the same is recorded."""
+        while len(self._recorded) >= MOST_GRAPHS:
+            self._recorded.popitem(last=False)
+        buffers = Buffers(self.network, shape)
+        nothing = Job([], [], *(np.zeros(0, np.int64) for _ in range(5)))
+        buffers.upload(nothing)
+        self.network.forward(buffers.tables, shape)
+        torch.cuda.current_stream().synchronize()
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            logits = self.network.forward(buffers.tables, shape)
+        self._recorded[shape] = Recorded(buffers, graph, logits)
+        return self._recorded[shape]

@@ -1,0 +1,283 @@
+"""A pass as the tables its kernels read, all in one buffer: one copy to the device, no question back.
+
+`Job` says what to run, `Shape` how large every table is: `exact` fits the job, `bucketed` rounds up so that passes of
+about one size share a shape, and with it a recorded graph. What is padded does nothing: rows that no sequence owns,
+sequences of no rows, items of no queries.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mainspring.backend.cuda.state import CudaState
+from mainspring.backend.protocol import IntArray
+from mainspring.ops import ragged
+from mainspring.ops.attention import tiles
+
+NONE: IntArray = np.zeros(0, np.int64)
+Table = NDArray[np.signedinteger]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Views and branches of one forward. states[n]: what view n starts from and is left in, None where it starts from
+    nothing and is forgotten. A state has room for its view's rows."""
+
+    view_tokens: Sequence[IntArray]
+    states: Sequence[CudaState | None]
+    branch_tokens: IntArray
+    branch_lengths: IntArray
+    branch_views: IntArray
+    label_ids: IntArray
+    label_counts: IntArray
+
+    @cached_property
+    def view_lengths(self) -> IntArray:
+        return np.array([len(tokens) for tokens in self.view_tokens], np.int64)
+
+    @cached_property
+    def past_lengths(self) -> IntArray:
+        """As they are when first asked for: a job is made, laid out and run, then the states move on."""
+        return np.array([0 if state is None else state.length for state in self.states], np.int64)
+
+    @cached_property
+    def asked(self) -> tuple[IntArray, IntArray]:
+        """Branch rows of each view, and branches."""
+        views = len(self.states)
+        rows = np.bincount(self.branch_views, self.branch_lengths, minlength=views).astype(np.int64)
+        return rows, np.bincount(self.branch_views, minlength=views)
+
+    @property
+    def rows(self) -> int:
+        return int(np.add.reduce(self.view_lengths)) + len(self.branch_tokens)
+
+
+class Grid(NamedTuple):
+    """How attention is cut (query rows a tile, keys a step, for views and branches), and the convolution's memory."""
+
+    view_rows: int
+    view_keys: int
+    branch_rows: int
+    branch_keys: int
+    memory: int
+
+
+class Shape(NamedTuple):
+    """Sizes of all tables. `long`: a branch has more than one chunk."""
+
+    view_rows: int
+    branch_rows: int
+    views: int
+    branches: int
+    labels: int
+    chunks: int
+    view_items: int
+    items: int
+    tiles: int
+    last_items: int
+    last_tiles: int
+    long: bool
+
+    @property
+    def rows(self) -> int:
+        return self.view_rows + self.branch_rows
+
+
+class Scratch(NamedTuple):
+    """Addresses of what forgotten views use, layer after layer: K/V rows, recurrent states; bytes of one each."""
+
+    kv: int
+    kv_row: int
+    recurrent: int
+    recurrent_view: int
+
+
+def exact(job: Job, grid: Grid) -> Shape:
+    """The smallest shape."""
+    queries, views = job.branch_lengths, len(job.states)
+    lengths, total = job.view_lengths, job.past_lengths + job.view_lengths
+    splits = np.maximum(-(-total // tiles.split_step(total, grid.branch_keys)), 1)
+
+    def cut(rows: IntArray) -> tuple[int, int]:
+        counts = -(-rows // grid.branch_rows)
+        return int(counts @ splits), int(np.add.reduce(counts))
+
+    rows_a_view, asked = job.asked
+    return Shape(
+        job.rows - len(job.branch_tokens), len(job.branch_tokens), views, len(queries), len(job.label_ids),
+        _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
+        *cut(rows_a_view), *cut(asked), long=len(queries) > 0 and int(queries.max()) > ragged.CHUNK_ROWS,
+    )  # fmt: skip
+
+
+def _tiles(lengths: IntArray, rows: int) -> int:
+    return int(np.add.reduce(-(-lengths // rows)))
+
+
+def bucketed(shape: Shape, grid: Grid) -> Shape:
+    """The smallest common shape that holds `shape`: at most an eighth more rows, powers of two of what is counted.
+    What follows from rows and views takes its bound from them, so that few shapes arise."""
+    s = shape
+    views, view_rows = _power(s.views), round_rows(s.view_rows)
+    return Shape(
+        view_rows, round_rows(s.branch_rows), views, _power(s.branches), _power(s.labels),
+        chunks=view_rows // ragged.CHUNK_ROWS + views if view_rows else 0,
+        view_items=view_rows // grid.view_rows + views if view_rows else 0,
+        items=_power(s.items), tiles=_power(s.tiles), last_items=_power(s.last_items), last_tiles=_power(s.last_tiles),
+        long=s.long,
+    )  # fmt: skip
+
+
+def round_rows(rows: int) -> int:
+    """Up to a multiple of 64, and of an eighth of the power of two below."""
+    step = max(64, (1 << max(rows - 1, 1).bit_length() - 1) // 8)
+    return -(-rows // step) * step
+
+
+def _power(count: int) -> int:
+    return 1 << (count - 1).bit_length() if count else 0
+
+
+@lru_cache(maxsize=256)
+def fields(shape: Shape, grid: Grid) -> tuple[tuple[str, tuple[int, ...], int, int], ...]:
+    """(name, size, first byte, end) in the order of the buffer. All begin at multiples of ALIGN: kernels are compiled
+    anew for pointers that do not, which takes seconds in the middle of a pass."""
+    s, memory = shape, grid.memory
+    wide: list[tuple[str, tuple[int, ...]]] = [
+        ("history", (s.views,)), ("tail_to", (s.views,)), ("sources", (s.views, 2)), ("targets", (s.views, 2)),
+        ("forks", (s.views, 2)), ("stores", (s.views + 1, 2)),
+    ]  # fmt: skip
+    narrow: list[tuple[str, tuple[int, ...]]] = [
+        ("tokens", (s.rows,)), ("positions", (s.rows,)), ("owners", (s.rows,)), ("places", (s.rows,)),
+        ("taps", (s.rows, memory)), ("tails", (s.views, memory)), ("chunks", (s.chunks, 2)), ("spans", (s.views, 3)),
+        ("view_items", (s.view_items, tiles.ITEM)), ("fork_spans", (s.branches, 2)), ("parents", (s.branches,)),
+        ("first", (s.branch_rows,)), ("last", (s.branch_rows,)), ("items", (s.items, tiles.ITEM)),
+        ("tiles", (s.tiles, 4)),
+        ("last_first", (s.branches,)), ("last_last", (s.branches,)), ("last_rows", (s.branches,)),
+        ("last_items", (s.last_items, tiles.ITEM)), ("last_tiles", (s.last_tiles, 4)),
+        ("label_rows", (s.labels,)), ("label_ids", (s.labels,)),
+    ]  # fmt: skip
+    sizes = [(name, size, 8) for name, size in wide] + [(name, size, 4) for name, size in narrow]
+    lengths = [math.prod(size) * element for _, size, element in sizes]
+    begins = accumulate((-(-length // ALIGN) * ALIGN for length in lengths), initial=0)
+    return tuple(
+        (name, size, begin, begin + length)
+        for (name, size, _), length, begin in zip(sizes, lengths, begins, strict=False)
+    )
+
+
+ALIGN = 16
+WIDE = frozenset({"history", "tail_to", "sources", "targets", "forks", "stores"})
+"""Tables of addresses, int64; all others are int32."""
+
+
+def buffer_bytes(shape: Shape, grid: Grid) -> int:
+    return fields(shape, grid)[-1][3]
+
+
+def host_tables(buffer: NDArray[np.uint8], shape: Shape, grid: Grid) -> dict[str, Table]:
+    """The tables in `buffer`, of `buffer_bytes`."""
+    tables: dict[str, Table] = {}
+    for name, size, begin, end in fields(shape, grid):
+        part = buffer[begin:end]
+        typed: Table = part.view(np.int64) if name in WIDE else part.view(np.int32)
+        tables[name] = typed.reshape(size)
+    return tables
+
+
+def write(
+    buffer: NDArray[np.uint8], tables: Mapping[str, Table], job: Job, shape: Shape, grid: Grid, scratch: Scratch
+) -> None:
+    """Fill `buffer`, whose tables are `tables`, with those of `job`, padded to `shape`."""
+    buffer.fill(0)
+    lengths, past, queries = job.view_lengths, job.past_lengths, job.branch_lengths
+    _write_addresses(tables, job, lengths, past, scratch)
+    _write_rows(tables, job, lengths, past, shape, grid.memory)
+    chunks, first_chunk = ragged.chunk_table(lengths)
+    _put(tables, "chunks", chunks)
+    _put(tables, "spans", np.stack([ragged.starts(lengths)[:-1], lengths, first_chunk[:-1]], axis=1))
+    _put(tables, "view_items", tiles.view_items(lengths, past, rows=grid.view_rows, block=grid.view_keys))
+    first = ragged.starts(queries)[:-1]
+    _put(tables, "fork_spans", np.stack([first, queries], axis=1))
+    tables["parents"].fill(-1)
+    _put(tables, "parents", job.branch_views)
+    _write_questions(tables, job, past + lengths, first, shape, grid)
+
+
+def _write_addresses(
+    tables: Mapping[str, Table], job: Job, lengths: IntArray, past: IntArray, scratch: Scratch
+) -> None:
+    """Where each view's state comes from and goes to; a stride of 0 uses the same scratch at every layer."""
+    row = 0
+    for n, (state, length) in enumerate(zip(job.states, lengths.tolist(), strict=True)):
+        if state is None:
+            target = (scratch.recurrent + n * scratch.recurrent_view, 0) if length else (0, 0)
+            tables["stores"][n] = (scratch.kv + row * scratch.kv_row, 0) if length else (0, 0)
+            row += length
+        else:
+            target = (state.recurrent.data_ptr(), state.recurrent.stride(0) * state.recurrent.element_size())
+            tables["stores"][n] = (state.kv.data_ptr(), state.kv.stride(0) * state.kv.element_size())
+            if past[n]:
+                tables["sources"][n] = target
+                tables["history"][n] = state.conv_address(state.parity)
+            if length:
+                tables["tail_to"][n] = state.conv_address(1 - state.parity)
+        tables["targets"][n] = target if length else (0, 0)
+        tables["forks"][n] = target if length or past[n] else (0, 0)
+
+
+def _write_rows(
+    tables: Mapping[str, Table], job: Job, lengths: IntArray, past: IntArray, shape: Shape, memory: int
+) -> None:
+    """What each row is: views from row 0, branches from `shape.view_rows`."""
+    queries, T, at = job.branch_lengths, int(lengths.sum()), shape.view_rows
+    views, branches = slice(0, T), slice(at, at + len(job.branch_tokens))
+    place = np.arange(T) - np.repeat(ragged.starts(lengths)[:-1] - past, lengths)
+    own = np.arange(shape.branch_rows)
+    inside = own[: len(job.branch_tokens)] - np.repeat(ragged.starts(queries)[:-1], queries)
+    tables["tokens"][views], tables["tokens"][branches] = np.concatenate([*job.view_tokens, NONE]), job.branch_tokens
+    tables["positions"][views] = place
+    tables["positions"][branches] = np.repeat((past + lengths)[job.branch_views], queries) + inside
+    tables["owners"][:at], tables["owners"][at:] = shape.views, -1  # the last store is nowhere: padding is not kept
+    tables["owners"][views] = np.repeat(np.arange(len(lengths)), lengths)
+    tables["places"][views], tables["places"][at:] = place, own
+    before = ragged.fresh(len(lengths), memory)
+    for n in np.flatnonzero(past):
+        before[n] = ragged.history_codes(int(n), memory)
+    tails = ragged.tail_table(lengths, before)
+    tables["tails"].fill(ragged.ZERO_ROW)
+    _put(tables, "tails", tails)
+    tables["taps"].fill(ragged.ZERO_ROW)
+    tables["taps"][views] = ragged.tap_table(lengths, before)
+    tables["taps"][branches] = ragged.tap_table(queries, tails[job.branch_views], first_row=at)
+
+
+def _write_questions(
+    tables: Mapping[str, Table], job: Job, keys: IntArray, first: IntArray, shape: Shape, grid: Grid
+) -> None:
+    """Whom branch rows attend to, all of them and, for the last layer, the last of each; and the labels."""
+    queries = job.branch_lengths
+    last = first + queries - 1
+    _put(tables, "first", np.repeat(first, queries))
+    _put(tables, "last", np.arange(len(job.branch_tokens)))
+    _put(tables, "last_first", first)
+    _put(tables, "last_last", last)
+    _put(tables, "last_rows", last + shape.view_rows)
+    for name, rows in zip(("", "last_"), job.asked, strict=True):
+        items, cut = tiles.branch_items(
+            rows, keys, tables[name + "first"], tables[name + "last"], rows=grid.branch_rows, block=grid.branch_keys
+        )
+        _put(tables, name + "items", items)
+        _put(tables, name + "tiles", cut)
+    _put(tables, "label_rows", np.repeat(np.arange(len(queries)), job.label_counts))
+    _put(tables, "label_ids", job.label_ids)
+
+
+def _put(tables: Mapping[str, Table], name: str, values: Table) -> None:
+    tables[name][: len(values)] = values

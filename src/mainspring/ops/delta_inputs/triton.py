@@ -1,0 +1,206 @@
+"""One launch: convolution, SiLU, norms, gates and the views' last rows.
+
+A program walks down a stretch of rows with a few heads' channels, the three rows before in registers, so that each
+value is fetched once; four rows are in flight. Where a row's predecessors are not the rows above it (a sequence
+begins), they are fetched by code (`ragged`): so views, continued views and branches that go on from their view take one
+path. How long a stretch is changes the schedule, not the numbers.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mainspring.ops import ragged
+from mainspring.ops.delta_inputs import Heads
+
+WIDTH = 4
+"""Taps of the convolution: three rows are held."""
+MOST_ROWS, LEAST_ROWS = 64, 8
+PROGRAMS = 2048
+"""About so many fill a device of 132 multiprocessors some times over."""
+MEMORY = tl.constexpr(WIDTH - 1)
+GATE_ROWS = tl.constexpr(8)
+
+
+@triton.jit
+def _fetch(p, stride, code, history, offset, column, CH: tl.constexpr):
+    """[heads, d] fp32: the input row that `code` names, at `column`."""
+    x = tl.zeros(column.shape, tl.float32)
+    if code >= 0:
+        x = tl.load(p + code.to(tl.int64) * stride + column).to(tl.float32)
+    elif code < -1:
+        number = -2 - code
+        address = tl.load(history + number // MEMORY) + offset
+        base = address.to(tl.pointer_type(p.dtype.element_ty))
+        x = tl.load(base + number % MEMORY * CH + column).to(tl.float32)
+    return x
+
+
+@triton.jit
+def _before(p, stride, taps, row, listed, oldest, a, b, c, history, offset, column, CH: tl.constexpr):
+    """The rows before `row`, oldest first: those held, unless its sequence began less than three rows ago. Its codes
+    are at `listed`; past the end, where nothing is stored, those of the last row."""
+    if oldest != row - MEMORY:
+        a = _fetch(p, stride, oldest, history, offset, column, CH)
+        b = _fetch(p, stride, tl.load(taps + listed * MEMORY + 1), history, offset, column, CH)
+        c = _fetch(p, stride, tl.load(taps + listed * MEMORY + 2), history, offset, column, CH)
+    return a, b, c
+
+
+@triton.jit
+def _emit(out, out_stride, row, end, a, b, c, u, w0, w1, w2, w3, at, scale, normed):
+    y = a * w0 + b * w1 + c * w2 + u * w3
+    y = y * tl.sigmoid(y)
+    factor = tl.where(normed, tl.rsqrt(tl.sum(y * y, 1) + 1e-6) * scale, 1.0)
+    tl.store(
+        out + row * out_stride + at,
+        (y * factor[:, None]).to(out.dtype.element_ty),
+        mask=tl.zeros(at.shape, tl.int64) + row < end,
+    )
+
+
+@triton.jit
+def _gates(p, stride, a_log, dt_bias, beta, g, first, end, CH: tl.constexpr, HV: tl.constexpr, D: tl.constexpr,
+           HV_PAD: tl.constexpr):  # fmt: skip
+    h = tl.arange(0, HV_PAD)
+    rate = tl.exp(tl.load(a_log + h, mask=h < HV, other=0.0).to(tl.float32))
+    bias = tl.load(dt_bias + h, mask=h < HV, other=0.0).to(tl.float32)
+    for start in range(first, end, GATE_ROWS):
+        rows = (start + tl.arange(0, GATE_ROWS)).to(tl.int64)
+        mask = (rows < end)[:, None] & (h < HV)[None, :]
+        at = p + rows[:, None] * stride + CH + HV * D + h[None, :]
+        b = tl.load(at, mask=mask, other=0.0).to(tl.float32)
+        a = tl.load(at + HV, mask=mask, other=0.0).to(tl.float32) + bias[None, :]
+        soft = tl.where(a > 20.0, a, tl.log(1.0 + tl.exp(tl.minimum(a, 20.0))))
+        to = rows[:, None] * HV + h[None, :]
+        tl.store(beta + to, tl.sigmoid(b), mask=mask)
+        tl.store(g + to, -rate[None, :] * soft, mask=mask)
+
+
+@triton.jit(do_not_specialize=["T", "stretch", "stretches", "offset"])
+def _delta_inputs(
+    p, stride, taps, weight, a_log, dt_bias, history, tails, tail_to, offset, q, k, v, beta, g, T, stretch, stretches,
+    HK: tl.constexpr, HV: tl.constexpr, HV_PAD: tl.constexpr, D: tl.constexpr, H: tl.constexpr,
+):  # fmt: skip
+    CH: tl.constexpr = (2 * HK + HV) * D
+    part, head = tl.program_id(0), tl.program_id(1) * H
+    first = part * stretch
+    end = tl.minimum(first + stretch, T)
+    if head >= 2 * HK + HV:
+        if part < stretches:
+            _gates(p, stride, a_log, dt_bias, beta, g, first, end, CH, HV, D, HV_PAD)
+        return
+    at = tl.arange(0, H)[:, None] * D + tl.arange(0, D)[None, :]
+    column = head * D + at
+    if part >= stretches:  # the last rows of one view, kept for what goes on from it
+        view = part - stretches
+        address = tl.load(tail_to + view)
+        if address != 0:
+            to = (address + offset).to(tl.pointer_type(p.dtype.element_ty))
+            for j in tl.static_range(MEMORY):
+                x = _fetch(p, stride, tl.load(tails + view * MEMORY + j), history, offset, column, CH)
+                tl.store(to + j * CH + column, x.to(p.dtype.element_ty))
+        return
+    out, out_stride, scale = q + head * D, HK * D, D**-0.5
+    if head >= HK:
+        out, scale = k + (head - HK) * D, 1.0
+    if head >= 2 * HK:
+        out, out_stride = v + (head - 2 * HK) * D, HV * D
+    normed = head < 2 * HK
+    w0 = tl.load(weight + column * (MEMORY + 1)).to(tl.float32)
+    w1 = tl.load(weight + column * (MEMORY + 1) + 1).to(tl.float32)
+    w2 = tl.load(weight + column * (MEMORY + 1) + 2).to(tl.float32)
+    w3 = tl.load(weight + column * (MEMORY + 1) + 3).to(tl.float32)
+    a = _fetch(p, stride, tl.load(taps + first * MEMORY), history, offset, column, CH)
+    b = _fetch(p, stride, tl.load(taps + first * MEMORY + 1), history, offset, column, CH)
+    c = _fetch(p, stride, tl.load(taps + first * MEMORY + 2), history, offset, column, CH)
+    for near in range(first, end, 4):
+        row = tl.zeros((), tl.int64) + near
+        at_row, line = p + row * stride + column, tl.zeros(column.shape, tl.int64) + row
+        u0 = tl.load(at_row).to(tl.float32)
+        u1 = tl.load(at_row + stride, mask=line + 1 < end, other=0.0).to(tl.float32)
+        u2 = tl.load(at_row + 2 * stride, mask=line + 2 < end, other=0.0).to(tl.float32)
+        u3 = tl.load(at_row + 3 * stride, mask=line + 3 < end, other=0.0).to(tl.float32)
+        n1, n2, n3 = tl.minimum(row + 1, end - 1), tl.minimum(row + 2, end - 1), tl.minimum(row + 3, end - 1)
+        o0, o1 = tl.load(taps + row * MEMORY), tl.load(taps + n1 * MEMORY)
+        o2, o3 = tl.load(taps + n2 * MEMORY), tl.load(taps + n3 * MEMORY)
+        a, b, c = _before(p, stride, taps, row, row, o0, a, b, c, history, offset, column, CH)
+        _emit(out, out_stride, row, end, a, b, c, u0, w0, w1, w2, w3, at, scale, normed)
+        a, b, c = _before(p, stride, taps, row + 1, n1, o1, b, c, u0, history, offset, column, CH)
+        _emit(out, out_stride, row + 1, end, a, b, c, u1, w0, w1, w2, w3, at, scale, normed)
+        a, b, c = _before(p, stride, taps, row + 2, n2, o2, b, c, u1, history, offset, column, CH)
+        _emit(out, out_stride, row + 2, end, a, b, c, u2, w0, w1, w2, w3, at, scale, normed)
+        a, b, c = _before(p, stride, taps, row + 3, n3, o3, b, c, u2, history, offset, column, CH)
+        _emit(out, out_stride, row + 3, end, a, b, c, u3, w0, w1, w2, w3, at, scale, normed)
+        a, b, c = b, c, u3
+
+
+def launch(
+    projected: Tensor,
+    weight: Tensor,
+    A_log: Tensor,
+    dt_bias: Tensor,
+    *,
+    heads: Heads,
+    taps: Tensor,
+    tails: Tensor,
+    history: Tensor,
+    tail_to: Tensor,
+    offset: int = 0,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """`taps` [T, 3] and `tails` [V, 3] int32 codes; `history` and `tail_to` [V] int64 addresses of [3, Ch] rows in the
+    projection's type (0 in `tail_to`: not kept), `offset` in bytes is added to each."""
+    T = len(projected)
+    Hk, Hv, d = heads
+    if weight.shape[1] != WIDTH:
+        raise ValueError(f"a convolution of {weight.shape[1]} taps: known is {WIDTH}")
+    q, k = projected.new_empty(2, T, Hk, d)
+    v = projected.new_empty(T, Hv, d)
+    beta, g = projected.new_empty(2, T, Hv, dtype=torch.float32)
+    together = math.gcd(Hk, Hv, max(1, 1024 // d))  # heads a program: 1,024 channels, 16 bytes a thread, of one kind
+    groups = (2 * Hk + Hv) // together
+    stretch = max(LEAST_ROWS, min(MOST_ROWS, triton.next_power_of_2(triton.cdiv(T * groups, PROGRAMS))))
+    stretches = triton.cdiv(T, stretch)
+    _delta_inputs[(stretches + len(tails), groups + 1)](
+        projected, projected.stride(0), taps, weight, A_log, dt_bias, history, tails, tail_to, offset,
+        q, k, v, beta, g, T, stretch, stretches,
+        HK=Hk, HV=Hv, HV_PAD=triton.next_power_of_2(Hv), D=d, H=together, num_warps=4,
+    )  # fmt: skip
+    return q, k, v, beta, g
+
+
+def delta_inputs(
+    projected: Tensor,
+    weight: Tensor,
+    A_log: Tensor,
+    dt_bias: Tensor,
+    *,
+    heads: Heads,
+    lengths: Sequence[int],
+    parents: Sequence[int],
+    history: Tensor | None,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    device, N, memory = projected.device, len(lengths), weight.shape[1] - 1
+    before = ragged.fresh(N, memory)
+    if history is not None:
+        for n, parent in enumerate(parents):
+            if parent >= 0:
+                before[n] = ragged.history_codes(parent, memory)
+    kept = projected.new_empty(N if keep else 0, memory, heads.channels)
+
+    def addresses(rows: Iterable[Tensor]) -> Tensor:
+        return torch.tensor([x.data_ptr() for x in rows], dtype=torch.long, device=device)
+
+    outputs = launch(
+        projected, weight, A_log, dt_bias, heads=heads,
+        taps=torch.from_numpy(ragged.tap_table(lengths, before)).to(device),
+        tails=torch.from_numpy(ragged.tail_table(lengths, before)[: len(kept)].copy()).to(device),
+        history=addresses([] if history is None else history),
+        tail_to=addresses(kept),
+    )  # fmt: skip
+    return (*outputs, kept if keep else None)

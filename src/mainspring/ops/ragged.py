@@ -1,0 +1,65 @@
+"""Index tables that kernels over ragged rows read: numpy only, no device, no library.
+
+Rows are sequences one after another. A row number counts from the first row of the first sequence; a *code* names the
+input row of a convolution tap: a row number, -1 for a zero row, or -2 - (n memory + j), row j of history n.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int32 = NDArray[np.int32]
+CHUNK_ROWS = 64
+ZERO_ROW = -1
+
+
+def starts(lengths: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
+    """[S + 1]: first row of each sequence, and the number of rows."""
+    out = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=out[1:])
+    return out
+
+
+def history_codes(history: int, memory: int) -> Int32:
+    """[memory] codes of the rows of history number `history`."""
+    return (-2 - history * memory - np.arange(memory)).astype(np.int32)
+
+
+def fresh(sequences: int, memory: int) -> Int32:
+    """[S, memory] codes of what precedes sequences that start from nothing."""
+    return np.full((sequences, memory), ZERO_ROW, np.int32)
+
+
+def tap_table(lengths: Sequence[int] | NDArray[np.integer], before: Int32, first_row: int = 0) -> Int32:
+    """[T, memory] codes of the rows before each row, oldest first; `before` [S, memory] is what precedes a sequence.
+    The first sequence begins at row `first_row`."""
+    memory = before.shape[1]
+    first = starts(lengths)
+    table = np.arange(first_row, first_row + first[-1], dtype=np.int32)[:, None] + np.arange(-memory, 0, dtype=np.int32)
+    long = np.asarray(lengths)
+    for offset in range(memory):
+        has = np.flatnonzero(long > offset)
+        table[first[has] + offset, : memory - offset] = before[has, offset:]
+    return table
+
+
+def tail_table(lengths: Sequence[int] | NDArray[np.integer], before: Int32) -> Int32:
+    """[S, memory] codes of each sequence's last rows; one shorter than `memory` keeps the end of what preceded it."""
+    memory = before.shape[1]
+    long = np.asarray(lengths, np.int64)[:, None]
+    at = long + np.arange(-memory, 0)
+    rows = starts(lengths)[:-1, None] + at
+    old = np.take_along_axis(before, np.clip(at + memory, 0, memory - 1), axis=1) if len(before) else before
+    return np.where(at >= 0, rows, old).astype(np.int32)
+
+
+def chunk_table(lengths: Sequence[int] | NDArray[np.integer]) -> tuple[Int32, Int32]:
+    """([C, 2] first row and rows of every chunk, [S + 1] first chunk of each sequence)."""
+    long = np.asarray(lengths, np.int64)
+    counts = -(-long // CHUNK_ROWS)
+    first_chunk = starts(counts)
+    inside = np.arange(first_chunk[-1]) - np.repeat(first_chunk[:-1], counts)
+    row = np.repeat(starts(long)[:-1], counts) + inside * CHUNK_ROWS
+    rows = np.minimum(np.repeat(long, counts) - inside * CHUNK_ROWS, CHUNK_ROWS)
+    return np.stack([row, rows], axis=1).astype(np.int32), first_chunk.astype(np.int32)

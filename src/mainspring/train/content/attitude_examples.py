@@ -1,0 +1,215 @@
+"""Statements of made-up traits -> short spans, each with definitions that suit it and as many that don't.
+
+Whether a row says present can be told neither from the statement nor from the definition alone: every stance is spoken
+of and asked about as often as its contrary, and what is asked in one row with "present" is asked in another with
+"absent". Definitions deny at times, so that not even agreement of the words tells.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+from mainspring.text.span import Message, Span
+from mainspring.train.content import attitudes as t
+from mainspring.train.content import persona as p
+from mainspring.train.content.attitudes import Stance
+from mainspring.train.content.examples import ABSENT, PRESENT, Example, Row, label, rng_for
+from mainspring.train.content.phrasing import Behavior
+from mainspring.train.content.quotes import DENIED, SAID, third_person
+from mainspring.train.content.wordings import more
+from mainspring.train.sources import Conversation, exchange, message
+from mainspring.train.splits import CALIBRATION_SHARE, TEST_SHARE, TRAIN, text_split
+
+COUNT = 60_000  # examples to train on
+MOST_OF_A_STANCE, HELD_OF_AN_ATTITUDE = 18, 500
+WORDINGS, DENIALS, QUOTED = 4, 2, 0.4  # of a behavior, of its denial; how often one of them is a quote
+DENIED_SHARE = 0.6  # of statements that are asked about by a denial, right or wrong
+SURE, NEARLY_SURE, LIKELY = 1.0, 0.95, 0.85
+Told = tuple[Behavior, int, float]  # label, confidence
+Made = tuple[Span, list[Told]]
+TRAINED, UNSEEN = "attitudes", "attitudes_unseen"  # groups
+LINKS = (
+    " ",
+    " ",
+    " Apart from that: ",
+    " And then there's this. ",
+    "\n",
+    " Another thing. ",
+    " That said, here is more: ",
+)
+
+_ITSELF = re.compile(r"\b(?:it|itself)\b")
+_FIRST_PERSON = re.compile(r"\b(?:I|me|mine|myself)\b")
+_MY = re.compile(r"\b(?:my|its)\b")
+
+
+@cache
+def _frames(*, user: bool) -> tuple[str, ...]:
+    return (*p.USER_FRAMES, *p.MORE_USER_FRAMES) if user else (*p.FRAMES, *more("frames", "train"))
+
+
+@cache
+def asked(stance: Stance) -> Behavior:
+    """Of the assistant; those of held-out topics have held-out definitions alone."""
+    rng = rng_for("asked", stance.key)
+    held = stance.topic.held
+    train = [_worded(stance, rng, _frames(user=False)) for _ in range(WORDINGS)]
+    if not held and rng.random() < QUOTED:
+        [quote] = t.said(stance, rng, 1)
+        train[0] = rng.choice(SAID).format(quote.rstrip("."))
+    test = [_worded(stance, rng, p.TEST_FRAMES) for _ in range(WORDINGS)] if held else []
+    return _behavior(stance.key, train, test)
+
+
+@cache
+def denied(stance: Stance) -> Behavior:
+    """Present where the contrary is said."""
+    rng = rng_for("denied", stance.key)
+    texts = [_worded(stance, rng, DENIED, free=False) for _ in range(DENIALS)]
+    return _behavior(f"{stance.key}/denied", texts, texts if stance.topic.held else [])
+
+
+@cache
+def asked_of_user(stance: Stance) -> Behavior | None:
+    """None where what it is about can't be said of a third person by its names as they stand."""
+    names = tuple(tuple(name for name in own if not _FIRST_PERSON.search(name)) for own in stance.names)
+    if not all(names):
+        return None
+    rng = rng_for("asked of the user", stance.key)
+    held = stance.topic.held
+    templates = [text for text in _definitions(stance, free=False) if not _ITSELF.search(text)]
+    phrases = [
+        _MY.sub("their", t.filled(rng.choice(templates), tuple(rng.choice(own) for own in names)))
+        for _ in range(DENIALS)
+    ]
+    frames = p.USER_TEST_FRAMES if held else _frames(user=True)
+    texts = [rng.choice(frames).format(phrase) for phrase in phrases]
+    return _behavior(f"{stance.key}/user", texts, texts if held else [], needs="user")
+
+
+def _behavior(key: str, train: list[str], test: list[str], *, needs: str = "reply") -> Behavior:
+    return Behavior(key, tuple(dict.fromkeys(train)), tuple(dict.fromkeys(test)), (needs,), whole=True)
+
+
+def _definitions(stance: Stance, *, free: bool) -> list[str]:
+    templates = t.kept(stance.attitude.defined[stance.side], held=stance.topic.held)
+    return [text for text in templates if free or not text.startswith("=")]
+
+
+def _worded(stance: Stance, rng: random.Random, frames: Sequence[str], *, free: bool = True) -> str:
+    template = rng.choice(_definitions(stance, free=free))
+    names = tuple(third_person(rng.choice(own)) for own in stance.names)
+    if template.startswith("="):
+        return t.filled(template[1:], names)
+    return rng.choice(frames).format(t.filled(template, names))
+
+
+def attitude_examples(
+    talk: Sequence[Conversation], kept: Callable[[str], bool] = lambda _: True, *, count: int = COUNT
+) -> Iterator[Example]:
+    """About `count` to train on, and held-out ones; `talk` are short conversations that longer forms borrow turns from.
+
+    What is alike comes one after another: it is stored in less space.
+    """
+    for stance, many in _shares(count):
+        texts = iter(t.said(stance, rng_for("said", stance.key), many))
+        for number in range(many):
+            text_id = f"{stance.key}/{number}"
+            if (text_split(text_id) == TRAIN) == stance.topic.held or not kept(text_id):
+                continue
+            if (text := next(texts, None)) is None:
+                break
+            rng = rng_for("attitudes", text_id)
+            form = rng.choices(FORMS, FORM_SHARES)[0]
+            span, rows = form(stance, text, rng, talk)
+            group = UNSEEN if stance.topic.held else TRAINED
+            yield Example(span, text_id, "attitudes", tuple(Row(b, side, group, sure) for b, side, sure in rows))
+
+
+def _shares(count: int) -> Iterator[tuple[Stance, int]]:
+    """Half of the examples go by stance, half by attitude; of held-out ones every attitude has as many."""
+    found = list(t.stances())
+    sizes = Counter((stance.attitude.key, stance.topic.held) for stance in found)
+    wanted = count / 2 / (1 - TEST_SHARE - CALIBRATION_SHARE)
+    trained = sum(not stance.topic.held for stance in found)
+    for stance in found:
+        size = sizes[stance.attitude.key, stance.topic.held]
+        many = wanted / trained + wanted / len(t.attitudes()) / size
+        yield stance, max(1, round(HELD_OF_AN_ATTITUDE / size if stance.topic.held else min(MOST_OF_A_STANCE, many)))
+
+
+def _plain(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:  # noqa: ARG001
+    return exchange(rng.choice(p.OPENERS), text), _rows(stance, rng)
+
+
+def _within(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:
+    """Between other sentences, at times after turns about something else."""
+    before: tuple[Message, ...] = ()
+    if talk and rng.random() < 0.2:
+        borrowed = rng.choice(talk).span
+        before = (*borrowed.input, *borrowed.output)
+    reply = rng.choice(("", *p.BEFORE)) + text + rng.choice(("", *p.AFTER))
+    span = Span((*before, message("user", rng.choice(p.OPENERS))), (message("assistant", reply),))
+    return span, _rows(stance, rng)
+
+
+def _two(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:  # noqa: ARG001
+    """The contrary is said of something else: all words of the wrong definitions are there."""
+    second = t.other(stance, rng).contrary
+    texts = [text, *t.said(second, rng, 1)]
+    rng.shuffle(texts)
+    rows = [(asked(one), PRESENT, SURE) for one in (stance, second)]
+    rows += [(asked(one.contrary), ABSENT, SURE) for one in (stance, second)]
+    return exchange(rng.choice(p.OPENERS), rng.choice(LINKS).join(texts)), rows
+
+
+def _question(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:  # noqa: ARG001
+    """A yes or a no to the statement; that who says no holds the contrary is likely."""
+    agrees = rng.random() < 0.5
+    span = exchange(rng.choice(p.ASKS).format(text), rng.choice(p.YES if agrees else p.NO))
+    sure = SURE if agrees else LIKELY
+    return span, [
+        (asked(stance), label(agrees), SURE),
+        (asked(stance.contrary), label(not agrees), sure),
+        (denied(stance), label(not agrees), sure),
+        (denied(stance.contrary), label(agrees), sure),
+    ]
+
+
+def _user_says(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:  # noqa: ARG001
+    """What the user says is not the assistant's, who may say something else."""
+    second = rng.choice((stance.contrary, t.other(stance, rng)))
+    [reply] = t.said(second, rng, 1)
+    neutral = rng.random() < 0.25
+    rows = [(asked(stance), ABSENT, SURE)]
+    rows += [] if neutral else [(asked(second), PRESENT, SURE)]
+    users = ((stance, PRESENT), (stance.contrary if neutral else second, ABSENT))
+    rows += [(behavior, side, SURE) for one, side in users if (behavior := asked_of_user(one))]
+    return exchange(text, rng.choice(p.NEUTRAL) if neutral else reply), rows
+
+
+def _rows(stance: Stance, rng: random.Random) -> list[Told]:
+    """Its own definition, one that is wrong in one of three ways, and as many denials that are right as wrong ones."""
+    rows = [(asked(stance), PRESENT, SURE), _wrong(stance, rng)]
+    if rng.random() < DENIED_SHARE:
+        rows.append((denied(stance.contrary), PRESENT, SURE))
+    if rng.random() < DENIED_SHARE:
+        wrong = stance if rng.random() < 0.65 else t.other(stance, rng).contrary
+        rows.append((denied(wrong), ABSENT, SURE))
+    return rows
+
+
+def _wrong(stance: Stance, rng: random.Random) -> Told:
+    chance, unsaid = rng.random(), t.unsaid(stance)
+    if chance < 0.5:
+        return asked(stance.contrary), ABSENT, SURE
+    if chance < 0.65 and unsaid:
+        return asked(rng.choice(unsaid)), ABSENT, NEARLY_SURE
+    found = t.other(stance, rng)
+    return asked(found.contrary if rng.random() < 0.2 else found), ABSENT, SURE
+
+
+FORMS = (_plain, _within, _two, _question, _user_says)
+FORM_SHARES = (0.55, 0.08, 0.15, 0.1, 0.12)

@@ -1,0 +1,263 @@
+"""The CUDA backend against the naive way: each branch with its whole view as one sequence, in fp32."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from mainspring.backend.cuda import backend as module
+from mainspring.backend.cuda.backend import CudaBackend
+from mainspring.backend.cuda.explain import check, describe
+from mainspring.backend.cuda.layout import Grid, Job, Shape, bucketed, buffer_bytes, exact, fields, round_rows
+from mainspring.backend.cuda.memory import LEAST_ROWS, MOST_ROWS, bytes_a_row, pass_rows
+from mainspring.backend.protocol import PackedPass, open_backend
+from mainspring.errors import DeviceError, DeviceMemoryError
+from mainspring.model.hybrid import Hybrid
+from mainspring.ops.gated_delta.triton import slices_of
+from support.kernels import DEVICE
+from support.models import random_tokens, tiny_config, tiny_model
+from support.passes import one_pass
+
+SHAPE = {
+    "num_hidden_layers": 2,
+    "layer_types": ["linear_attention", "full_attention"],
+    "head_dim": 64,
+    "linear_key_head_dim": 64,
+    "linear_value_head_dim": 64,
+    "linear_num_key_heads": 1,
+    "linear_num_value_heads": 2,
+}
+CLOSE = 3e-5
+
+
+def model(**changes) -> Hybrid:
+    return tiny_model(**SHAPE | changes)
+
+
+def backend(pass_rows: int = 4096, **changes) -> CudaBackend:
+    return CudaBackend(model(**changes).to(DEVICE), pass_rows=pass_rows)
+
+
+@cache
+def plain(kinds: tuple[str, ...]) -> Hybrid:
+    return model(layer_types=list(kinds))
+
+
+def naive(view: list[int], branch: list[int], labels: list[int], kinds=tuple(SHAPE["layer_types"])) -> np.ndarray:
+    tokens = torch.tensor(view + branch)
+    network = plain(tuple(kinds))
+    with torch.inference_mode():
+        hidden = network.extend(tokens, [len(tokens)], [network.new_state()], update=True)
+        return network.logits(hidden)[-1, labels].numpy()
+
+
+VIEWS = [random_tokens(i, n).tolist() for i, n in enumerate((70, 2, 0))]
+PARENTS = [0, 0, 1, 2]
+BRANCHES = [random_tokens(50 + i, n).tolist() for i, n in enumerate((9, 1, 66, 5))]
+LABELS = [[1, 2, 3], [4], [5, 6], [7]]
+
+
+def mixed() -> PackedPass:
+    return one_pass(VIEWS, BRANCHES, LABELS, parents=PARENTS)
+
+
+def mixed_naive(kinds=tuple(SHAPE["layer_types"])) -> np.ndarray:
+    cases = zip(PARENTS, BRANCHES, LABELS, strict=True)
+    return np.concatenate([naive(VIEWS[p], b, ids, kinds) for p, b, ids in cases])
+
+
+@pytest.mark.parametrize("kinds", [["linear_attention", "full_attention"], ["full_attention", "linear_attention"]])
+def test_a_pass_equals_the_naive_way(kinds: list[str]) -> None:
+    result = backend(layer_types=kinds).score_pass(mixed())
+    assert np.abs(result.logits - mixed_naive(kinds)).max() < CLOSE
+    assert result.states == (-1, -1, -1)
+    assert result.seconds > 0
+
+
+@pytest.mark.parametrize("poison", [torch.nan, 1e30])
+def test_padding_to_a_bucket_changes_nothing(poison: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What graphs run on: more rows, views, branches, chunks and items than the pass has. Nobody writes the outputs of
+    padded rows, and whatever was there before stays in those rows."""
+    device = backend()
+    device._runner.run = lambda job: device._runner.launch(job, grown(job, device._network.grid))
+    monkeypatch.setattr(torch, "empty_like", lambda x: torch.full_like(x, poison))
+    with np.errstate(all="ignore"):
+        got = device.score_pass(mixed()).logits
+    assert np.abs(got - mixed_naive()).max() < CLOSE
+
+
+def grown(job: Job, grid: Grid) -> Shape:
+    shape = bucketed(exact(job, grid), grid)
+    assert shape.rows > job.rows
+    assert shape.views > len(job.states)
+    return shape
+
+
+def test_what_exceeds_a_pass_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views longer than a pass, views that share one, branches over several: no forward has more rows than allowed."""
+    device, rows = backend(pass_rows=64), []
+    run = device._runner.run
+    monkeypatch.setattr(device._runner, "run", lambda job: rows.append(job.rows) or run(job))
+    branches = [b[:20] for b in BRANCHES]
+    result = device.score_pass(one_pass(VIEWS, branches, LABELS, parents=PARENTS))
+    wanted = [naive(VIEWS[p], b, ids) for p, b, ids in zip(PARENTS, branches, LABELS, strict=True)]
+    assert np.abs(result.logits - np.concatenate(wanted)).max() < CLOSE
+    assert max(rows) <= 64
+    assert sum(rows) == sum(map(len, VIEWS)) + sum(map(len, branches))
+    assert len(device._states) == 0
+
+
+def test_kept_states_fork_and_move_on() -> None:
+    """In pieces shorter than the convolution's memory too, and with room that has to grow."""
+    device = backend()
+    view, branch = random_tokens(1, 80).tolist(), random_tokens(2, 10).tolist()
+    wanted = naive(view, branch, [1, 2])
+    kept = device.score_pass(one_pass([view], [branch], [[1, 2]], keep=True))
+    (state,) = kept.states
+    forked = device.score_pass(one_pass([[]], [branch], [[1, 2]], states=[state]))
+    grown = device.prefill(np.array(view[:66]))
+    for piece in (view[66:67], view[67:69]):
+        device.prefill(np.array(piece), grown)
+    moved = device.score_pass(one_pass([view[69:]], [branch], [[1, 2]], states=[grown]))
+    for result in (kept, forked, moved):
+        assert np.abs(result.logits - wanted).max() < CLOSE
+    assert forked.states == (state,)
+    assert device.state_bytes(state) > 0
+    device.release(state)
+    with pytest.raises(ValueError, match="no state has handle"):
+        device.release(state)
+
+
+def test_a_copy_moves_alone() -> None:
+    device = backend()
+    view, branch = random_tokens(3, 40).tolist(), random_tokens(4, 6).tolist()
+    first = device.prefill(np.array(view[:30]))
+    second = device.copy(first, capacity=50)
+    device.prefill(np.array(view[30:]), second)
+    for state, seen in ((first, view[:30]), (second, view)):
+        got = device.score_pass(one_pass([[]], [branch], [[1, 2]], states=[state])).logits
+        assert np.abs(got - naive(seen, branch, [1, 2])).max() < CLOSE
+
+
+def test_a_forgotten_tail_is_caught() -> None:
+    """The convolution's last rows alternate between two copies; the wrong one gives other logits."""
+    device = backend()
+    view, branch = random_tokens(5, 20).tolist(), random_tokens(6, 4).tolist()
+    state = device.prefill(np.array(view))
+    device._states[state].parity ^= 1
+    with np.errstate(all="ignore"):  # nothing was ever written there
+        got = device.score_pass(one_pass([[]], [branch], [[1, 2]], states=[state])).logits
+    assert not np.abs(got - naive(view, branch, [1, 2])).max() < 1e-3
+
+
+def test_a_pass_without_branches_and_one_without_views() -> None:
+    device = backend()
+    assert device.score_pass(one_pass([[1, 2, 3]], [], [])).logits.shape == (0,)
+    assert device.score_pass(one_pass([], [], [])).states == ()
+
+
+def test_bf16_is_near() -> None:
+    """Weights rounded for both sides; the interpreter truncates where the device rounds."""
+    network = model()
+    for parameter in network.parameters():
+        if parameter.dim() > 1:
+            parameter.copy_(parameter.bfloat16())
+    rounded = {name: p.to(torch.bfloat16) if p.dim() > 1 else p for name, p in network.state_dict().items()}
+    half = model()
+    half.load_state_dict(rounded, assign=True)
+    half.head.weight = half.embed.weight
+    device = CudaBackend(half.to(DEVICE), pass_rows=4096)
+    assert device.numerics == "bf16"
+    view, branch = random_tokens(7, 66).tolist(), random_tokens(8, 5).tolist()
+    got = device.score_pass(one_pass([view], [branch], [[1, 2, 3]])).logits
+    tokens = torch.tensor(view + branch)
+    with torch.inference_mode():
+        hidden = network.extend(tokens, [len(tokens)], [network.new_state()], update=True)
+        wanted = network.logits(hidden)[-1, [1, 2, 3]].numpy()
+    assert np.abs(got - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
+def test_out_of_memory_fails_the_pass_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = backend()
+    run = device._runner.run
+
+    def full(job: Job) -> np.ndarray:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB\nmore")
+
+    monkeypatch.setattr(device._runner, "run", full)
+    monkeypatch.setattr(module.torch.cuda, "empty_cache", lambda: None)
+    with pytest.raises(DeviceMemoryError, match=r"a pass of 153 rows: CUDA out of memory. Tried to allocate 20 GiB$"):
+        device.score_pass(mixed())
+    monkeypatch.setattr(device._runner, "run", run)
+    assert np.abs(device.score_pass(mixed()).logits - mixed_naive()).max() < CLOSE
+
+
+def test_rows_of_a_pass_follow_from_free_memory() -> None:
+    config = tiny_config()
+    a_row = bytes_a_row(config, 2)
+    assert pass_rows(config, 2, 0) == LEAST_ROWS
+    assert pass_rows(config, 2, 1 << 50) == MOST_ROWS
+    free = int(10_000 * a_row / 0.6) + a_row
+    assert pass_rows(config, 2, free) == 10_000
+    assert pass_rows(config, 4, free) < 10_000
+
+
+@pytest.mark.parametrize("rows", [0, 1, 64, 65, 511, 513, 1000, 4000])
+def test_buckets_hold_and_waste_an_eighth_at_most(rows: int) -> None:
+    assert rows <= round_rows(rows) < max(rows + 64, rows * 1.126)
+
+
+def test_buckets_are_few() -> None:
+    """A graph a bucket: all passes of one view with eight branches up to 4,096 rows share a few dozen."""
+    grid = Grid(32, 64, 16, 64, 3)
+    none = np.zeros(0, np.int64)
+    shapes = set()
+    for view in range(50, 3800, 37):
+        tokens, lengths = np.zeros(8 * 40, np.int64), np.full(8, 40)
+        job = Job(
+            [np.zeros(view, np.int64)], [None], tokens, lengths, np.zeros(8, np.int64), none, np.zeros(8, np.int64)
+        )
+        shape = exact(job, grid)
+        large = bucketed(shape, grid)
+        assert all(a >= b for a, b in zip(large, shape, strict=True))
+        assert buffer_bytes(large, grid) < 40 * large.rows + 20_000
+        shapes.add(large)
+    assert len(shapes) < 40
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64, 333])
+def test_every_table_is_aligned(rows: int) -> None:
+    """Of pointers, kernels know only whether they are multiples of 16; one that is not means another compilation."""
+    shape = Shape(rows, rows + 1, 3, 5, 7, 9, 3, 5, 3, 1, 1, long=False)
+    ends = 0
+    for _, _, begin, end in fields(shape, Grid(32, 64, 16, 64, 3)):
+        assert begin % 16 == 0
+        assert begin >= ends
+        ends = end
+
+
+def test_warming_up_meets_every_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the walk's slices, by the number of views, and of the fork, by the length of branches."""
+    device, jobs = backend(), []
+    monkeypatch.setattr(device._runner, "launch", lambda job, _: jobs.append(job))
+    device.warm()
+    heads = device._network.heads
+    met = {slices_of(len(job.states) * heads.values, heads.size) for job in jobs}
+    assert met == {slices_of(views * heads.values, heads.size) for views in range(1, 5000)}
+    assert len(met) > 1
+    assert {exact(job, device._network.grid).long for job in jobs} == {False, True}
+
+
+def test_shapes_without_a_kernel_are_refused() -> None:
+    with pytest.raises(DeviceError, match="head_dim 16 has no CUDA kernel"):
+        check(tiny_config())
+    with pytest.raises(DeviceError, match="linear head sizes 16 and 24"):
+        check(tiny_config(head_dim=64))
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="there is a device")
+def test_no_device_is_said(tmp_path) -> None:
+    assert "no CUDA device" in describe().problem
+    with pytest.raises(DeviceError, match="no CUDA device: torch"):
+        open_backend(tmp_path, "cuda")
