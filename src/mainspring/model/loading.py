@@ -47,7 +47,7 @@ def load_hybrid(
 
 
 def load_mtp(folder: Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> MtpHead | None:
-    """The head that drafts, of `folder`; None where the checkpoint has none."""
+    """The head that drafts, of `folder`, types as in `load_hybrid`; None where the checkpoint has none."""
     config, source = read_config(folder), _Tensors(folder)
     if "mtp.fc.weight" not in source.files:
         return None
@@ -60,7 +60,8 @@ def load_mtp(folder: Path, *, dtype: torch.dtype = torch.float32, device: str = 
         "hidden_norm.weight": get("pre_fc_norm_hidden.weight", (d,)),
         "norm.weight": get("norm.weight", (d,)),
     } | {f"blocks.0.{name}": tensor for name, tensor in _block(config, FULL, source.under("mtp.layers.0."))}
-    head.load_state_dict({name: t.to(device, dtype) for name, t in loaded.items()}, strict=True, assign=True)
+    kinds = {name: dtype if tensor.dim() > 1 else torch.float32 for name, tensor in loaded.items()}
+    head.load_state_dict({name: t.to(device, kinds[name]) for name, t in loaded.items()}, strict=True, assign=True)
     return head.eval().requires_grad_(False)
 
 

@@ -6,6 +6,7 @@ Everything is measured on the CPU in fp32 from the model folder, with seeds of i
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from mainspring.train.splits import TEST
 from mainspring.train.updates import Say
 
 MOST_TOKENS, SAMPLES = 256, 10
-SAMPLING = {"temperature": 0.7, "top_p": 0.95}
+SAMPLING = Sampling(temperature=0.7, top_p=0.95)
 
 
 def report(config: DistillConfig, *, asked: int = 200, most: int = MOST_TOKENS, say: Say = print) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def report(config: DistillConfig, *, asked: int = 200, most: int = MOST_TOKENS, 
     order = np.random.default_rng(0).permutation(len(found))[:asked]
     replies: list[dict[str, Any]] = []
     for number, index in enumerate(order.tolist()):
-        written = generator.generate(found[index], max_tokens=most, sampling=Sampling(**SAMPLING, seed=number))
+        written = generator.generate(found[index], max_tokens=most, sampling=replace(SAMPLING, seed=number))
         turns = [
             Turn("user", words.encode_text(found[index]).tolist()),
             Turn("assistant", words.encode_text(written.text).tolist()),
@@ -64,7 +65,11 @@ def report(config: DistillConfig, *, asked: int = 200, most: int = MOST_TOKENS, 
     held = held_out_text(generator, judge, corpus, words)
     marks = summary(replies) | held | {"training": _json(config.out / "model.json")}
     samples = [{key: reply[key] for key in ("prompt", "reply", "seed", "stopped")} for reply in replies[:SAMPLES]]
-    whole = {"marks": marks, "sampling": SAMPLING | {"max_tokens": most}, "samples": samples}
+    whole = {
+        "marks": marks,
+        "sampling": {"temperature": SAMPLING.temperature, "top_p": SAMPLING.top_p, "max_tokens": most},
+        "samples": samples,
+    }
     (folder / "report.json").write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", "utf-8")
     write_card(folder, whole)
     return whole
