@@ -28,12 +28,13 @@ from mainspring.bench import environment
 from mainspring.bench.http.traffic import Shape, Traffic
 from mainspring.bench.report import table
 from mainspring.core.nouns import DEFAULT_CLASSES, Limits
+from mainspring.fleet.loop import run
 from mainspring.gateway.assemble import Assembler, read_call
 from mainspring.gateway.calls import ScoreCall, Scored, Stages, Terms
 from mainspring.gateway.config import GatewayConfig
 from mainspring.gateway.routes.scores import answer_of, call_of
 from mainspring.gateway.schemas import ScoresIn
-from mainspring.gateway.server import HttpServer, run
+from mainspring.gateway.server import HttpServer
 from mainspring.gateway.service import Gateway
 from mainspring.text.bundle import Bundle
 from mainspring.wire import messages as m

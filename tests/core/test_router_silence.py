@@ -199,3 +199,38 @@ def test_a_late_node_counts_for_nothing_beside_one_that_answers() -> None:
             refused[at] = index if isinstance(first, Refuse) else 0
             index += 1
     assert refused[0] <= refused[1], "a line of one node's length, not of two"
+
+
+@pytest.mark.parametrize(("behind_s", "late"), [(0.0, True), (0.3, False)])
+def test_a_router_that_was_behind_does_not_take_its_own_lateness_for_a_nodes_silence(
+    behind_s: float, late: bool
+) -> None:
+    """What it sent may not have left, and the answer may lie unread: nobody is told of seconds for it."""
+    desk = Desk(node("x"))
+    desk.submit(score("a"))
+    (work,) = desk.passes()
+    overdue_s = desk.router.state.nodes["x"].overdue_s()
+    pass_time(desk, overdue_s - desk.now - 1e-3)
+    while not behind_s and desk.now < overdue_s:
+        desk.tell(Timer(), desk.router.next_deadline())
+    desk.tell(Timer(), overdue_s + behind_s)
+    desk.submit(score("b"))
+    assert desk.router.state.nodes["x"].late is late
+    assert desk.refused() == ({"b": "contention"} if late else {})
+    desk.finish(work)
+    desk.submit(score("c"))
+    assert "c" not in desk.refused()
+
+
+def test_a_node_that_stays_silent_is_late_however_far_behind_the_router_is() -> None:
+    desk = Desk(node("x"))
+    desk.submit(score("a"))
+    first_s = desk.router.state.nodes["x"].overdue_s()
+    for _ in range(20):
+        when_s = desk.router.next_deadline()
+        assert when_s is not None
+        desk.tell(Timer(), when_s + 0.5)
+        if desk.router.state.nodes["x"].late:
+            break
+    assert desk.router.state.nodes["x"].late
+    assert desk.now < first_s + 3.0

@@ -169,6 +169,7 @@ def test_connections_are_counted() -> None:
             reply = await s.raw(b"")
             assert reply.status == 503
             assert "limits.connections" in reply.json["error"]["message"]
+            assert (reply.headers["retry-after-ms"], reply.headers["x-should-retry"]) == ("1000", "true")
             for _reader, writer in held:
                 writer.close()
             await asyncio.sleep(0.05)

@@ -90,7 +90,7 @@ def test_thousands_of_behaviors_keep_their_order() -> None:
     ("change", "status", "reason", "param"),
     [
         ({"span": {"input": [], "output": {"role": "user", "content": "x"}}}, 422, "bad_span", "output.role"),
-        ({"span": {"nothing": 1}}, 422, "unknown_format", None),
+        ({"span": {"nothing": 1}}, 422, "unknown_format", "span"),
         ({"behaviors": []}, 422, "validation", "behaviors"),
         ({"behaviors": [{"id": "a", "definition": "xy"}]}, 422, "validation", "behaviors[0].definition"),
         ({"behaviors": [{"id": "a", "definition": "   x   "}]}, 422, "bad_behavior", "behaviors[0].definition"),

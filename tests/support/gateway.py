@@ -117,6 +117,10 @@ class Served:
     port: int
     task: "asyncio.Task[None]"
 
+    def server_connections(self) -> frozenset[Any]:
+        """Open ones, as the server has them."""
+        return self.server.connections()
+
     async def post(self, path: str, value: Any, **headers: str) -> Reply:
         body = value if isinstance(value, bytes) else json.dumps(value).encode()
         return await self.request("POST", path, body, **{"content-type": "application/json", **headers})
@@ -154,9 +158,10 @@ def parse(data: bytes) -> Reply:
 
 @asynccontextmanager
 async def served(
-    fleet: ScriptedFleet | None = None, config: GatewayConfig | None = None, keys: Keys | None = None, **fields: Any
-) -> AsyncIterator[Served]:
-    """On a free port. `fields` go into the configuration."""
+    fleet: ScriptedFleet | None = None, config: GatewayConfig | None = None, keys: Keys | None = None,
+    heard: bool = True, **fields: Any,
+) -> AsyncIterator[Served]:  # fmt: skip
+    """On a free port. `fields` go into the configuration. `heard` False: it does not wait for the router's word."""
     fleet = fleet or ScriptedFleet()
     config = config or GatewayConfig(port=0, drain_s=WAIT_S, **fields)
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -166,7 +171,7 @@ async def served(
         await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
-        await until(lambda: gateway.router is not None)
+        await until(lambda: gateway.router is not None or not heard)
         try:
             yield Served(gateway, fleet, server, ready.result(), task)
         finally:

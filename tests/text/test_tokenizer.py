@@ -11,9 +11,11 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Regex, models, pre_tokenizers
 
 from mainspring.errors import TokenizerError
 from mainspring.text import tokenizer as module
+from mainspring.text.fast import BYTE_LEVEL, BYTE_LEVEL_DIGITS, written_out
 from mainspring.text.tokenizer import Tokenizer
 from support.qwen import qwen_tokenizer_json
 from support.tiny_tokenizer import tiny_tokenizer_json
@@ -44,6 +46,72 @@ def test_text_without_control_encodes_as_the_whole_tokenizer_does(text: str) -> 
     ids = TINY.encode_text(text)
     assert ids.dtype == np.uint32
     assert ids.tolist() == TINY_FULL.encode(text, add_special_tokens=False).ids
+
+
+def byte_level(*before: pre_tokenizers.PreTokenizer, **options: Any) -> dict[str, Any]:
+    """A document whose every byte is a token, so that pieces show in merges: the five commonest pairs are merged."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    space = "\u0120"
+    merges = [(space, "a"), (space, space), ("a", "a"), ("1", "2"), ("'", "s"), (space, "'"), ("-", "-"), (space, "-")]
+    merges += [("\u010a", "\u010a"), (space, "\u010a"), ("a", "1"), (space, "1"), ("\u00c2", "\u00bd")]
+    vocabulary = {text: number for number, text in enumerate([*letters, *("".join(pair) for pair in merges)])}
+    made = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    last = pre_tokenizers.ByteLevel(**{"add_prefix_space": False, **options})
+    made.pre_tokenizer = pre_tokenizers.Sequence([*before, last]) if before else last
+    return json.loads(made.to_str())
+
+
+DIGITS = pre_tokenizers.Digits(individual_digits=True)
+SPLITS = st.text(alphabet="aB\u00e9\u4e2d12\u00bd\u0663\u2167'st -.#\n\r\t \u00a0\u3000\u200b\u0301", max_size=24)
+
+
+@settings(max_examples=400, deadline=None)
+@given(SPLITS)
+def test_the_pattern_that_is_written_out_splits_as_digits_and_bytes_do(text: str) -> None:
+    for before, pattern in (((), BYTE_LEVEL), ((DIGITS,), BYTE_LEVEL_DIGITS)):
+        last = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        whole = pre_tokenizers.Sequence([*before, last])
+        plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        split = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), plain])
+        assert split.pre_tokenize_str(text) == whole.pre_tokenize_str(text)
+
+
+@pytest.mark.parametrize("before", [(), (DIGITS,)])
+def test_the_fast_encoder_scans_with_what_is_written_out(before: Any) -> None:
+    document = json.dumps(byte_level(*before)).encode()
+    assert b'"Split"' in written_out(document)
+    fast, slow = Tokenizer(document), Tokenizer(document, fast=False)
+    assert fast.implementation == "fastokens", fast.reason
+
+    @settings(max_examples=300, deadline=None)
+    @given(SPLITS)
+    def same(text: str) -> None:
+        assert fast.encode_text(text).tolist() == slow.encode_text(text).tolist()
+
+    same()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        byte_level(pre_tokenizers.Digits(individual_digits=False)), byte_level(DIGITS, add_prefix_space=True),
+        byte_level(DIGITS, use_regex=False), byte_level(pre_tokenizers.Whitespace()), byte_level(DIGITS, DIGITS),
+        {"pre_tokenizer": None}, {"pre_tokenizer": {"type": "Sequence", "pretokenizers": []}},
+        {"pre_tokenizer": {"type": "Sequence"}}, {"pre_tokenizer": "ByteLevel"}, {"model": {}},
+    ],
+)  # fmt: skip
+def test_what_splits_otherwise_is_left_as_it_is(document: dict[str, Any]) -> None:
+    plain = json.dumps(document).encode()
+    assert written_out(plain) == plain
+
+
+def test_a_pattern_that_splits_otherwise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the white space before a digit, which is easily forgotten."""
+    forgotten = BYTE_LEVEL_DIGITS.replace(r"|\s+(?=\p{N})", "")
+    monkeypatch.setattr("mainspring.text.fast.BYTE_LEVEL_DIGITS", forgotten)
+    made = Tokenizer(json.dumps(byte_level(DIGITS)).encode())
+    assert made.implementation == "tokenizers"
+    assert "differs" in made.reason
 
 
 def test_size_and_words(qwen: Tokenizer) -> None:

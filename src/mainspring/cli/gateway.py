@@ -31,9 +31,9 @@ def gateway(
     import sys
 
     from mainspring.cli.serve import url_of
+    from mainspring.fleet.loop import run
     from mainspring.gateway import logs, remote
     from mainspring.gateway.config import read_gateway_config
-    from mainspring.gateway.server import run
 
     config = read_gateway_config(
         path, router=router, tls=None if tls is None else str(tls), transport=transport, host=host, port=port,

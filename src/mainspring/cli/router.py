@@ -37,10 +37,10 @@ def command(
     """
     if ctx.invoked_subcommand is not None:
         return
-    import asyncio
     import logging
 
     from mainspring.fleet.config import read_config
+    from mainspring.fleet.loop import run
     from mainspring.fleet.serve import serve
 
     folder = None if tls is None else str(tls)
@@ -50,7 +50,7 @@ def command(
         return
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        asyncio.run(serve(config))
+        run(lambda: serve(config))
     except OSError as error:
         raise click.ClickException(f"can't listen on {config.router.listen}: {error.strerror or error}") from None
 

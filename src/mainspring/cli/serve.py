@@ -45,9 +45,9 @@ def serve(
     import sys
 
     from mainspring.errors import InputError
+    from mainspring.fleet.loop import run
     from mainspring.gateway import embedded, logs
     from mainspring.gateway.config import read_gateway_config
-    from mainspring.gateway.server import run
 
     config = read_gateway_config(
         path, host=host, port=port, keys=None if keys is None else str(keys), drain_s=drain_timeout

@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 from mainspring.core.actions import Action, CloseLease, DropPass, Refuse
 from mainspring.core.admission import suits
-from mainspring.core.dispatch import feed, watch
+from mainspring.core.dispatch import feed
 from mainspring.core.events import WorkFailed
 from mainspring.core.jobs import FOREVER, Held, Job, Shard
 from mainspring.core.nodestate import NodeState
@@ -27,6 +27,8 @@ ABANDON_S = 1.0
 SECOND_S = 10.0
 """... and where a node fell silent under one of them before: longer than links take to end, so that a request which
 kills nodes in silence is found out before it has gone through all of them."""
+BEHIND_S = 1.0
+"""At most so much is granted to a silent node for our own lateness."""
 NO_NODE_GRACE_S = 30.0
 
 
@@ -221,14 +223,16 @@ def on_abandoned_model(state: State, name: str) -> list[Action]:
 
 
 def on_overdue(state: State, held: Held, now_s: float) -> list[Action]:
-    """Silence. First the node's clock is pinned; then its passes are given to others, once."""
+    """Silence. First the node's clock is pinned; then its passes are given to others, once. Where we ourselves are
+    behind, what we sent left later and what it said lies unread as long: it is given twice that longer."""
     entry = state.passes.get(held.pass_id)
     if entry is None or not entry[0].held or entry[0].held[0] is not held:
         return []
     node = entry[0]
     if not node.late:
-        if now_s < node.overdue_s() - 1e-9:
-            watch(state, node)
+        due_s = node.overdue_s() + min(2.0 * state.behind_s, BEHIND_S)
+        if now_s < due_s - 1e-9:
+            state.at(due_s, "overdue", held)
             return []
         node.late = True
         model = state.models[node.model]

@@ -78,7 +78,10 @@ class Router:
             state.counters.clock_steps += 1
             now_s = state.now_s
         state.now_s = now_s
-        actions = self._timer(event, now_s) if state.timers and state.timers[0][0] <= now_s else []
+        actions: list[Action] = []
+        if state.timers and state.timers[0][0] <= now_s:
+            state.behind_s = max(now_s - state.timers[0][0], state.behind_s / 2.0)
+            actions = self._timer(event, now_s)
         if type(event) is not Timer:
             actions += self._handlers[type(event)](event, now_s)
         for model in state.models.values():

@@ -170,6 +170,7 @@ def follow(shapes: dict[str, Shape], slo: str, view: int, rows: int) -> None:
 
 class State:
     __slots__ = (
+        "behind_s",
         "classes",
         "counters",
         "dead",
@@ -196,6 +197,7 @@ class State:
         self.seq = 0
         self.dead = 0
         self.now_s = 0.0
+        self.behind_s = 0.0
 
     def next_seq(self) -> int:
         self.seq += 1

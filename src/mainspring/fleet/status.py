@@ -76,6 +76,9 @@ def fitted(status: m.Status, **lists: list[Any]) -> m.Status:
     for name, items in lists.items():
         most, room = MOST[name]
         order = items[::-1] if name == "passes" else items
+        if len(items) <= most and len(_ENCODER.encode(items)) <= room:  # as nearly always: once, not by the item
+            kept[name] = tuple(items)
+            continue
         taken: list[Any] = []
         for item in order[:most]:
             room -= len(_ENCODER.encode(item))

@@ -142,7 +142,7 @@ class Assembler:
             )  # fmt: skip
         except TooLargeError as error:
             raise TooLargeError(error.message, limit=error.limit, actual=error.actual, param=span_field) from None
-        self._check_room(view, branches, limits.context_tokens, call.fields[1])
+        self._check_room(view, branches, limits.context_tokens, call)
         key = hashlib.blake2b(view.tokens.tobytes(), digest_size=16, key=salt).hexdigest()
         return Assembled(view, branches, key, (*read.notes, *view.notes), read.format)
 
@@ -158,7 +158,7 @@ class Assembler:
             if found is not None:
                 self._kept.move_to_end(key)
                 return found
-        made = self._tokenised(call.questions, call.fields[1])
+        made = self._tokenised(call)
         with self._lock:
             if key not in self._kept and made.nbytes <= KEPT_BYTES // 4:
                 self._kept[key] = made
@@ -167,22 +167,23 @@ class Assembler:
                 self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
         return made
 
-    def _tokenised(self, questions: tuple[Question, ...], field: str) -> Branches:
+    def _tokenised(self, call: ScoreCall) -> Branches:
         asked: list[Question] = []
         spread: list[int] = []
-        for index, question in enumerate(questions):
+        for index, question in enumerate(call.questions):
             try:
                 check_question(question, max_chars=self.bundle.scoring.limits.definition_chars)
                 parts = self._asked(question)
             except BehaviorError as error:
-                inner = f".{error.param}" if error.param else ""
-                raise BehaviorError(error.message, param=f"{field}[{index}]{inner}") from None
+                inner = "instructions" if error.param == "text" else error.param
+                place = call.place(index) + (f".{inner}" if inner else "")
+                raise BehaviorError(error.message, param=place) from None
             asked += parts
             spread.append(len(parts))
         try:
             branches = self.bundle.branches(asked)
         except BehaviorError as error:
-            raise BehaviorError(error.message, param=field) from None
+            raise BehaviorError(error.message, param=call.fields[1]) from None
         return Branches(
             lengths=np.array([len(branch.tokens) for branch in branches], np.uint32),
             tokens=np.concatenate([branch.tokens for branch in branches]).astype(np.uint32),
@@ -201,7 +202,7 @@ class Assembler:
             return [Behavior(question.id, "\n".join(lines))]
         return [Behavior(question.id, f"{question.text}\nPresent when: {option}") for option in question.options]
 
-    def _check_room(self, view: View, branches: Branches, context: int, field: str) -> None:
+    def _check_room(self, view: View, branches: Branches, context: int, call: ScoreCall) -> None:
         longest = len(view.tokens) + int(branches.lengths.max())
         if longest > context:
             at = int(branches.lengths.argmax())
@@ -209,14 +210,11 @@ class Assembler:
             raise TooLargeError(
                 f"{int(branches.lengths[at]):,} tokens after a span of {len(view.tokens):,} exceed the model's "
                 f"context of {context:,}",
-                limit=context, actual=longest, param=f"{field}[{index}]",
+                limit=context, actual=longest, param=call.place(index),
             )  # fmt: skip
         size = 4 * len(view.tokens) + branches.nbytes
         if size > SUBMIT_BYTES:
-            raise TooLargeError(
-                f"{size:,} bytes of tokens, one request holds {SUBMIT_BYTES:,}",
-                limit=SUBMIT_BYTES, actual=size, param=field,
-            )  # fmt: skip
+            raise too_many_bytes(size, call.fields[1])
 
     def rows(self, questions: tuple[Question, ...], branches: Branches, logits: F32) -> list[Floats]:
         """One row of probabilities a question. `logits` [sum of labels]. LogitError."""
@@ -254,10 +252,24 @@ class InternalAnswerError(MainspringError):
     code = "bad_answer"
 
 
+def too_many_bytes(size: int, param: str | None = None) -> TooLargeError:
+    message = f"{size:,} bytes of tokens, one request holds {SUBMIT_BYTES:,}"
+    return TooLargeError(message, limit=SUBMIT_BYTES, actual=size, param=param)
+
+
 def read_call(call: ScoreCall) -> ReadSpan:
     """A span of any known format; a state that is none of them is one message of text, or of JSON as text."""
     if isinstance(call.span, Span):
         return ReadSpan(call.span, "span")
+    try:
+        return _read(call)
+    except InputError as error:
+        if error.param is None:
+            error.param = call.fields[0]
+        raise
+
+
+def _read(call: ScoreCall) -> ReadSpan:
     if not call.is_state or (not isinstance(call.span, str) and is_span(call.span)):
         return read_span(call.span)
     text = call.span if isinstance(call.span, str) else msgspec.json.encode(call.span).decode()

@@ -1,7 +1,7 @@
 """What crosses between routes and `Gateway`: plain records, no HTTP."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ from msgspec import Struct
 from mainspring.text.question import Question
 from mainspring.text.span import Json, Note, Span
 from mainspring.text.view import View
+from mainspring.wire import messages as m
 
 Overflow = Literal["refuse", "cut"]
 Floats = npt.NDArray[np.float64]
@@ -31,7 +32,8 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     """`model` is an alias or a model key, "" the default. `span` is decoded JSON of any known format, or a `Span`.
     `is_state`: JSON that is no conversation is read as text instead of being refused.
     `fields` are the names of the caller's fields for errors: of the span, and of the questions. `size`: bytes it came
-    in, 0 where nobody counted; small calls are rendered on the loop."""
+    in, 0 where nobody counted; small calls are rendered on the loop. `named`: errors name a question by its id instead
+    of its number."""
 
     model: str
     span: Json | Span
@@ -43,6 +45,12 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     is_state: bool = False
     fields: tuple[str, str] = ("span", "behaviors")
     size: int = 0
+    named: bool = False
+
+    def place(self, index: int) -> str:
+        """Of one question, as the caller knows it."""
+        field = self.fields[1]
+        return f"{field}.{self.questions[index].id[:64]}" if self.named else f"{field}[{index}]"
 
 
 class Asking(Struct, frozen=True, kw_only=True):
@@ -91,3 +99,16 @@ class Scored(Struct, frozen=True, kw_only=True):
     stages: Stages
     format: str = ""
     view: View | None = None
+
+
+class Fleet(Protocol):
+    """What is needed of `FleetClient`."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    async def score(self, submit: m.Submit, accepted: Callable[[float], None] | None = None) -> m.Result: ...
+
+    async def status(self, passes: int = 0) -> m.Status: ...
+
+    async def bundle(self, name: str) -> bytes: ...

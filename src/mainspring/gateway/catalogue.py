@@ -60,6 +60,11 @@ class Catalogue:
         """For people."""
         return model.aliases[0] if model.aliases else model.model[:12]
 
+    def kept_bytes(self) -> int:
+        """Of turns that came before, all models."""
+        done = (task for task in self._assemblers.values() if task.done() and not task.cancelled())
+        return sum(task.result().segments.bytes for task in done if task.exception() is None)
+
     async def assembler(self, bundle: str) -> Assembler:
         """BundleError, ModelError, LinkLostError: the next request tries again."""
         task = self._assemblers.get(bundle)

@@ -141,6 +141,8 @@ def status_of(error: MainspringError) -> int:
         return 404
     if error.code in ("link_lost", "bundle"):  # the next request fetches it again
         return 503
+    if error.code == "fleet_timeout":
+        return 504
     return 422 if isinstance(error, InputError) else 500
 
 

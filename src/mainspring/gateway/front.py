@@ -43,7 +43,8 @@ GONE = 499
 CORS_METHODS = b"GET, POST, OPTIONS"
 CORS_AGE_S = b"600"
 EXPOSED = (
-    b"x-request-id, x-slo-class, x-predicted-ms, server-timing, retry-after, retry-after-ms, x-should-retry"
+    b"x-request-id, x-slo-class, x-predicted-ms, server-timing, idempotent-replayed, retry-after, "
+    b"retry-after-ms, x-should-retry"
 )  # fmt: skip
 
 
@@ -111,6 +112,7 @@ class Front:
         if gateway.counts.open > most:
             raise BusyError(f"limits.concurrent: {most} requests are open already", retry_after_s=RETRY_S,
                             limit=most, actual=gateway.counts.open)  # fmt: skip
+        gateway.pressure.check(visit.began_s, gateway.counts.open - 1)
         gateway.ledger.enter(visit.key, visit.began_s)
         try:
             await self._router(scope, receive, answer.send)
@@ -137,7 +139,7 @@ class Front:
                 (b"access-control-expose-headers", EXPOSED),
                 (b"vary", b"Origin"),
             ]
-        elif method in ("POST", "OPTIONS") and urlsplit(origin).netloc.lower() != first(visit.headers, b"host").lower():
+        elif method in ("POST", "OPTIONS") and not _is_own(origin, first(visit.headers, b"host")):
             raise OriginError("pages of this origin may not use it; list it in gateway.cors", param="origin")
 
     def _finish(self, visit: Visit, scope: Scope, answer: "_Answer") -> None:
@@ -199,7 +201,7 @@ class _Answer:
 
     async def preflight(self) -> None:
         """Without a listed origin there is nothing in it that a browser takes for a yes."""
-        headers: list[tuple[bytes, bytes]] = [(b"content-length", b"0"), (b"allow", CORS_METHODS)]
+        headers: list[tuple[bytes, bytes]] = [(b"allow", CORS_METHODS)]
         if self._visit.extra:
             headers += [
                 (b"access-control-allow-methods", CORS_METHODS),
@@ -208,6 +210,15 @@ class _Answer:
             ]
         await self.send({"type": "http.response.start", "status": 204, "headers": headers})
         await self.send({"type": "http.response.body", "body": b""})
+
+
+def _is_own(origin: str, host: str) -> bool:
+    """Whether a page of this origin came from the host that is asked."""
+    try:
+        name = urlsplit(origin).netloc
+    except ValueError:
+        return False
+    return bool(name) and name.lower() == host.lower()
 
 
 def _of_router(error: HTTPException) -> MainspringError:

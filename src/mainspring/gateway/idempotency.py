@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from mainspring.gateway.errors import BusyError, IdempotencyError
 
+KEPT_BYTES = 256 << 10
 T = TypeVar("T")
 Name = tuple[str, str, str]
 
@@ -22,6 +23,11 @@ class Entry(Generic[T]):
     task: "asyncio.Task[T]"
     waiting: int = 0
     ended_s: float | None = None
+
+
+def is_kept(answer: tuple[bytes, object]) -> bool:
+    """A longer one is not kept for retries."""
+    return len(answer[0]) <= KEPT_BYTES
 
 
 class Shared(Generic[T]):

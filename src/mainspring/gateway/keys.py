@@ -37,6 +37,7 @@ REFRESH_S = 5.0
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Amount = Annotated[float, Meta(ge=0.0, le=1e9)]
 Whole = Annotated[int, Meta(ge=0, le=1 << 53)]
+Mark = tuple[int, int, int, int]
 
 
 class Key(Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,9 +65,8 @@ ANONYMOUS = Key("")
 class Keys:
     """`required` False: everybody is `ANONYMOUS`."""
 
-    def __init__(self, path: Path | None, file: KeyFile) -> None:
-        self._path = path
-        self._seen = _mark(path)
+    def __init__(self, path: Path | None, file: KeyFile, seen: "Mark | None" = None) -> None:
+        self._path, self._seen = path, seen
         self._next_s = 0.0
         self._take(file)
 
@@ -78,7 +78,8 @@ class Keys:
     @classmethod
     def read(cls, path: Path) -> "Keys":
         """ConfigError."""
-        return cls(path, read_keys(path))
+        seen = _mark(path)  # before it is read: what changes meanwhile is read again
+        return cls(path, read_keys(path), seen)
 
     @property
     def required(self) -> bool:
@@ -175,11 +176,10 @@ def new_key() -> tuple[str, str]:
     return key, hashlib.sha256(key.encode()).hexdigest()
 
 
-def _mark(path: Path | None) -> tuple[int, int, int] | None:
-    if path is None:
-        return None
+def _mark(path: Path) -> Mark | None:
+    """The time of its attributes too: a file that was refused for its mode is taken up when that is put right."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

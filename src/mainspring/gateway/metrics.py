@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from mainspring.gateway.counts import Counts
+from mainspring.gateway.pressure import Pressure
 
 Told = Callable[[], tuple[bool, Mapping[str, int]]]
 """Whether the gateway is ready, and how many nodes are in which state."""
@@ -21,7 +22,7 @@ MAX_CHILDREN = 512
 
 
 class Metrics:
-    def __init__(self, counts: Counts, told: Told) -> None:
+    def __init__(self, counts: Counts, told: Told, pressure: Pressure, kept_bytes: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
         self._duration = Histogram(
             DURATION, "From the headers to the last byte of the answer.", ("operation", "slo_class", "outcome"),
@@ -31,7 +32,7 @@ class Metrics:
                                 registry=self.registry)  # fmt: skip
         self._stages = {name: self._stage.labels(name) for name in ("wait", "text", "queue", "device", "fleet")}
         self._children: dict[tuple[str, str, str], Histogram] = {}
-        self.registry.register(_Collector(counts, told))
+        self.registry.register(_Collector(counts, told, pressure, kept_bytes))
 
     def finished(self, operation: str, slo: str, outcome: str, seconds: float) -> None:
         """`outcome`: "ok" or the code of the refusal."""
@@ -52,8 +53,8 @@ class Metrics:
 
 
 class _Collector:
-    def __init__(self, counts: Counts, told: Told) -> None:
-        self._counts, self._told = counts, told
+    def __init__(self, counts: Counts, told: Told, pressure: Pressure, kept_bytes: Callable[[], int]) -> None:
+        self._counts, self._told, self._pressure, self._kept_bytes = counts, told, pressure, kept_bytes
 
     def collect(self) -> Iterable[Metric]:
         counts = self._counts
@@ -70,6 +71,13 @@ class _Collector:
             "mainspring_cached_tokens", "Of those, not scanned again.", value=counts.cached_tokens
         )
         yield GaugeMetricFamily("mainspring_open_requests", "Requests begun and not finished.", value=counts.open)
+        pressure = self._pressure
+        yield CounterMetricFamily("mainspring_shed", "Refused before their bodies were read.", value=pressure.shed)
+        yield GaugeMetricFamily(
+            "mainspring_loop_late_seconds", "How late the loop's timers come.", value=pressure.late_s
+        )
+        yield GaugeMetricFamily("mainspring_texts_waiting", "Texts being turned into tokens.", value=pressure.line)
+        yield GaugeMetricFamily("mainspring_kept_turns_bytes", "Of turns that came before.", value=self._kept_bytes())
         ready, states = self._told()
         yield GaugeMetricFamily("mainspring_ready", "1 where /health/ready says so.", value=float(ready))
         nodes = GaugeMetricFamily("mainspring_nodes", "Nodes of the router by their state.", labels=("state",))

@@ -6,12 +6,12 @@ one ends that wait. Sockets stay open meanwhile, so that a balancer sees the rea
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import uvicorn
 
@@ -28,8 +28,6 @@ LOOK_S = 0.1
 CUT_S = 2.0
 """For what was cut to say so."""
 BACKLOG = 2048
-GC_EVERY = (20_000, 20, 20)
-"""New objects, and collections of each generation before the next: of Python's 700, 10, 10."""
 
 
 class _Server(uvicorn.Server):
@@ -46,6 +44,7 @@ class HttpServer:
         self._gateway, self._ready = gateway, ready
         self.app = build_app(gateway)
         self._ending = Ending(gateway.config.drain_s)
+        self._server: _Server | None = None
 
     def stop(self) -> None:
         """Drain; the second time at once."""
@@ -54,11 +53,15 @@ class HttpServer:
         gateway.closing.set()
         log.info("draining within %g s: %d requests are open", gateway.config.drain_s, gateway.counts.open)
 
+    def connections(self) -> frozenset[Any]:
+        """uvicorn's protocols of what is connected now."""
+        return frozenset() if self._server is None else frozenset(self._server.server_state.connections)
+
     async def run(self) -> None:
         """Until stopped. ConfigError where the address can't be bound."""
         config, limits = self._gateway.config, self._gateway.config.limits
         sock = listen(config)
-        server = _Server(
+        server = self._server = _Server(
             uvicorn.Config(
                 self.app, http=guarded(limits), ws="none", lifespan="off", log_config=None, access_log=False,
                 server_header=False, proxy_headers=False, backlog=BACKLOG, timeout_keep_alive=limits.keep_alive_s,
@@ -98,17 +101,3 @@ def listen(config: GatewayConfig) -> socket.socket:
     except OSError as error:
         where = f"{config.host}:{config.port}"
         raise ConfigError(f"can't listen on {where}: {error.strerror or error}", param="gateway.port") from None
-
-
-def run(main: Callable[[], Coroutine[None, None, None]]) -> None:
-    """A process's event loop: uvloop's where there is one. A request makes thousands of small objects that are gone
-    with it, hardly any in cycles: the collector looks less often, and never again at what is there already."""
-    gc.freeze()
-    gc.set_threshold(*GC_EVERY)
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    with suppress(ImportError):  # not made for Windows
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main())

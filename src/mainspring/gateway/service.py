@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -25,16 +25,19 @@ from mainspring.core.refusals import DeadlineError
 from mainspring.errors import MainspringError, TooLargeError
 from mainspring.fleet import clock
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
-from mainspring.gateway.assemble import SUBMIT_BYTES, Assembled, Assembler
-from mainspring.gateway.calls import Answered, Asking, ScoreCall, Scored, Stages, Terms
+from mainspring.gateway.assemble import SUBMIT_BYTES, Assembled, Assembler, too_many_bytes
+from mainspring.gateway.beat import Beat
+from mainspring.gateway.calls import Answered, Asking, Fleet, ScoreCall, Scored, Stages, Terms
 from mainspring.gateway.catalogue import RETRY_S, Catalogue
 from mainspring.gateway.config import GatewayConfig
 from mainspring.gateway.counts import Counts
 from mainspring.gateway.errors import NoRouterError, TimedOutError
+from mainspring.gateway.idempotency import Shared, is_kept
 from mainspring.gateway.keys import Keys
 from mainspring.gateway.limits import Ledger
 from mainspring.gateway.metrics import Metrics
 from mainspring.gateway.pool import Pool
+from mainspring.gateway.pressure import Pressure
 from mainspring.version import __version__
 from mainspring.wire import messages as m
 
@@ -51,19 +54,6 @@ F32 = npt.NDArray[np.float32]
 T = TypeVar("T")
 
 
-class Fleet(Protocol):
-    """What is needed of `FleetClient`."""
-
-    @property
-    def connected(self) -> bool: ...
-
-    async def score(self, submit: m.Submit, accepted: Callable[[float], None] | None = None) -> m.Result: ...
-
-    async def status(self, passes: int = 0) -> m.Status: ...
-
-    async def bundle(self, name: str) -> bytes: ...
-
-
 class Gateway:
     """Use within one event loop. `closing` is set when a drain begins, `router` what the router last said of itself."""
 
@@ -73,11 +63,15 @@ class Gateway:
     ) -> None:  # fmt: skip
         self.config, self.fleet, self.now_s, self.wall_s = config, fleet, now_s, wall_s
         self.keys = keys or Keys.none()
-        self.pool = Pool(config.limits.threads, config.limits.assembling)
+        limits = config.limits
+        self.pool = Pool(limits.threads, limits.assembling)
         self.catalogue = Catalogue(fleet.bundle, self.pool, config.default_model)
-        self.ledger = Ledger(config.limits.tenant_concurrent, config.share)
+        self.shared: Shared[tuple[bytes, Stages]] = Shared(limits.idempotent, limits.idempotent_s, now_s, kept=is_kept)
+        self.ledger = Ledger(limits.tenant_concurrent, config.share)
+        self.pressure = Pressure(limits.late_s, limits.line_s)
+        self.beat = Beat(self.pressure, now_s)
         self.counts = Counts(now_s())
-        self.metrics = Metrics(self.counts, self._told_of_nodes)
+        self.metrics = Metrics(self.counts, self._told_of_nodes, self.pressure, self.catalogue.kept_bytes)
         self.closing = asyncio.Event()
         self.router: m.Status | None = None
         self.version = __version__
@@ -87,6 +81,7 @@ class Gateway:
 
     async def __aenter__(self) -> "Gateway":
         self._poller = asyncio.create_task(self._poll(), name="router status")
+        self.beat.start()
         return self
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -94,6 +89,7 @@ class Gateway:
             self._poller.cancel()
             with suppress(asyncio.CancelledError):
                 await self._poller
+        self.beat.stop()
         self.catalogue.close()
         self.pool.close()
 
@@ -134,7 +130,11 @@ class Gateway:
         model = await self._find(call.model)
         assembler = await self.catalogue.assembler(model.bundle)
         stages = Stages()
-        made = await self._assembled(assembler, call, model.limits, stages)
+        self.pressure.enter(self.now_s())
+        try:
+            made = await self._assembled(assembler, call, model.limits, stages)
+        finally:
+            self.pressure.leave(self.now_s())
         branches = made.branches
         submit = m.Submit(
             request=call.terms.request_id, model=model.model, slo=call.terms.slo, view_key=made.view_key,
@@ -193,8 +193,7 @@ class Gateway:
         view = _bytes(asking.view)
         size = len(view) + 4 * sum(len(each) for each in (*asking.branches, *asking.labels))
         if size > SUBMIT_BYTES:
-            raise TooLargeError(f"{size:,} bytes of tokens, one request holds {SUBMIT_BYTES:,}",
-                                limit=SUBMIT_BYTES, actual=size)  # fmt: skip
+            raise too_many_bytes(size)
         longest = len(asking.view) + max(len(branch) for branch in asking.branches)
         if longest > model.limits.context_tokens:
             raise TooLargeError("tokens of query and item exceed the model's context",
@@ -220,12 +219,17 @@ class Gateway:
         """For what has to be tokenised before `ask`."""
         return await self.catalogue.assembler((await self._find(model)).bundle)
 
-    async def _find(self, name: str) -> m.ModelStatus:
-        """A gateway that has just started waits for the router's first word."""
+    async def heard(self) -> None:
+        """A gateway that has just started waits for the router's first word. NoRouterError."""
         if self.router is None:
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(POLL_TIMEOUT_S):
                     await self._polled.wait()
+            except TimeoutError:
+                raise _no_router() from None
+
+    async def _find(self, name: str) -> m.ModelStatus:
+        await self.heard()
         return self.catalogue.find(name)
 
     async def _submit(self, submit: m.Submit, terms: Terms, stages: Stages, tokens: int) -> F32:
@@ -266,7 +270,7 @@ class Gateway:
         if error.code == "unknown_model":
             return NoRouterError("no node serves this model now", param="model", retry_after_s=RETRY_S)
         if isinstance(error, LinkLostError) and not self.fleet.connected:
-            return NoRouterError("the router can't be reached", retry_after_s=RETRY_S)
+            return _no_router()
         return error
 
     # -------------------------------------------------------------- the router's word
@@ -283,9 +287,14 @@ class Gateway:
                 log.debug("the router's status can't be had: %s", type(error).__name__)
             except Exception:
                 log.exception("a fault while the router's status was read")
-            if self.keys.refresh(self.now_s()):
+            # Beside the loop: a large file takes seconds.
+            if self.keys.required and await asyncio.to_thread(self.keys.refresh, self.now_s()):
                 self.ledger.forget(self.keys.names)
             await asyncio.sleep(POLL_S)
+
+
+def _no_router() -> NoRouterError:
+    return NoRouterError("the router can't be reached", retry_after_s=RETRY_S)
 
 
 def _due(submit: m.Submit, deadline_s: float | None) -> m.Submit:

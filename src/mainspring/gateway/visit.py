@@ -30,8 +30,10 @@ class Visit:
     held_bytes: int = 0
     extra: list[tuple[bytes, bytes]] = field(default_factory=list)
 
-    def terms(self) -> Terms:
-        """Class, deadline and trace as headers and key have them. ValidationError, ClassForbiddenError."""
+    async def terms(self) -> Terms:
+        """Class, deadline and trace as headers and key have them. ValidationError, ClassForbiddenError; NoRouterError
+        where nobody has told which classes there are."""
+        await self.gateway.heard()
         self.slo = self._class()
         deadline_s = deadline_of(self.headers)
         return Terms(
@@ -43,13 +45,16 @@ class Visit:
         )
 
     def _class(self) -> str:
-        """The header's, the key's, the gateway's; "" asks for none of the caller's choosing."""
+        """The header's, the key's, the gateway's, and none above the key's ceiling: one that is no class here can't be
+        compared with, and lets nothing through."""
         asked = first(self.headers, b"x-slo-class")
         names = self.gateway.class_names()
-        if asked and names and asked not in names:
+        if asked and asked not in names:
             raise ValidationError(f"no such class; known are {', '.join(names)}", param="x-slo-class")
         slo = asked or self.key.default or self.gateway.config.default_class
-        if self.key.ceiling in names and slo in names and names.index(slo) < names.index(self.key.ceiling):
+        if self.key.ceiling and self.key.ceiling not in names:
+            raise ClassForbiddenError("this key's ceiling is no class of the router", param="x-slo-class")
+        if self.key.ceiling and slo in names and names.index(slo) < names.index(self.key.ceiling):
             if asked:
                 raise ClassForbiddenError(f"this key goes up to {self.key.ceiling}", param="x-slo-class")
             slo = self.key.ceiling

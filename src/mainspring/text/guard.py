@@ -92,7 +92,7 @@ class Guard:
         self.replaced: set[int] = set()
         self._start, self._end, self._break = tuple(marks[:3])
         self._digits = marks[3:_ROLES]
-        self._scan = re.compile(f"{self._start}([{self._digits}]*)|{self._end}")
+        self._leading = re.compile(f"[{self._digits}]*")
         self._own = {ord(mark): REPLACEMENT for mark in marks}
         self._any = re.compile(f"[{marks}]")
         self._numbers: dict[str, int] = {}
@@ -123,17 +123,27 @@ class Guard:
         """The output taken apart, marks gone. Text whose marks the template tore apart counts as template text, in
         which the breaks still keep user text from becoming control."""
         pieces: list[Piece] = []
-        at, leaf = 0, None
-        for match in self._scan.finditer(output):
-            start, end = match.span()
-            digits = match[1]
-            if digits is None and leaf is not None:
-                pieces.append(Piece("user", self._clean(output[at:start]), leaf))
-            elif start > at:
-                pieces += self._template(output[at:start], leaf)
-            leaf = self._value(digits) if digits else None
-            at = end
-        return pieces + self._template(output[at:], leaf)
+        leaf: int | None = None
+        first, *others = output.split(self._start)
+        self._until_ends(first, None, pieces)
+        for other in others:
+            digits = self._leading.match(other)
+            assert digits is not None  # noqa: S101 - it matches the empty text too
+            leaf = self._value(digits[0])
+            self._until_ends(other[digits.end() :], leaf, pieces)
+        return pieces
+
+    def _until_ends(self, text: str, leaf: int | None, pieces: list[Piece]) -> None:
+        """What stands between one START and the next: up to END it is the leaf's, what comes after it the template's.
+        A leaf without END, and whatever follows a second one, is torn."""
+        inside, *outside = text.split(self._end)
+        if outside and leaf is not None:
+            pieces.append(Piece("user", self._clean(inside), leaf))
+        elif inside:
+            pieces += self._template(inside, leaf)
+        for each in outside:
+            if each:
+                pieces += self._template(each, None)
 
     def shown(self, pieces: Iterable[Piece]) -> set[int]:
         """Numbers of the leaves that came out; a leaf of nothing but white space counts as shown."""
@@ -167,7 +177,7 @@ def choose_marks(data: bytes) -> tuple[str, bool]:
     """(marks, free): seven noncharacters that the UTF-8 in `data` does not hold. Where fewer are free, `free` is false
     and leaves must have theirs replaced."""
     free = _CANDIDATES
-    if b"\xef\xb7" in data:
+    if not data.isascii() and b"\xef\xb7" in data:
         free = tuple(char for char in _CANDIDATES if char.encode() not in data)
     return ("".join(free[:_ROLES]), True) if len(free) >= _ROLES else ("".join(_CANDIDATES[:_ROLES]), False)
 

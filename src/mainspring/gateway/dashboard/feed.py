@@ -13,6 +13,7 @@ import msgspec
 
 from mainspring.gateway.dashboard.history import History
 from mainspring.gateway.dashboard.snapshot import Rates, Snapshot, gateway_facts, snapshot_of
+from mainspring.gateway.errors import RETRY_S, BusyError
 
 if TYPE_CHECKING:
     from mainspring.gateway.service import Gateway
@@ -52,10 +53,18 @@ class Feed:
             self._keeper = asyncio.create_task(self._keep(), name="dashboard feed")
 
     def watch(self) -> None:
+        """`unwatch` must follow. BusyError, and then nothing follows."""
+        most = self.gateway.config.limits.listeners
+        if self._watchers >= most:
+            raise BusyError(f"limits.listeners: {most} watch already", retry_after_s=RETRY_S, limit=most)
         self._watchers += 1
         self.gateway.counts.listeners = self._watchers
-        self.start()
-        self.look()
+        try:
+            self.start()
+            self.look()
+        except BaseException:
+            self.unwatch()
+            raise
 
     def unwatch(self) -> None:
         self._watchers -= 1

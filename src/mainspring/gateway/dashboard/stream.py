@@ -26,6 +26,14 @@ class StatusStream(Response):
         self._feed, self._longest_s = feed, longest_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        self._feed.watch()  # counted before anything is waited for
+        try:
+            await self._until_gone(receive, send)
+        finally:
+            self._feed.unwatch()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _until_gone(self, receive: Receive, send: Send) -> None:
         telling, gone = asyncio.create_task(self._tell(send)), asyncio.create_task(hung_up(receive))
         try:
             await asyncio.wait((telling, gone), timeout=self._longest_s, return_when=asyncio.FIRST_COMPLETED)
@@ -35,17 +43,9 @@ class StatusStream(Response):
             await asyncio.gather(telling, gone, return_exceptions=True)
         if not telling.cancelled():
             telling.result()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _tell(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        self._feed.watch()
-        try:
-            await self._all(send)
-        finally:
-            self._feed.unwatch()
-
-    async def _all(self, send: Send) -> None:
         await event(send, b"history", self._feed.past(), RETRY)
         number = self._feed.number
         await event(send, b"snapshot", self._feed.latest)

@@ -6,12 +6,9 @@
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
 
-from mainspring.gateway.body import attended
-from mainspring.gateway.calls import Floats, ScoreCall, Scored
+from mainspring.gateway.calls import Floats, ScoreCall
 from mainspring.gateway.errors import ValidationError
-from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import Visit
 from mainspring.text.question import Choice, Question, YesNo
 
@@ -50,17 +47,15 @@ def expected(row: Floats) -> float:
     return sum(level * float(share) for level, share in enumerate(row))
 
 
-async def answered(
-    gateway: Gateway, request: Request, visit: Visit, *, model: str, span: Any, questions: tuple[Question, ...],
-    fields: tuple[str, str], size: int,
-) -> Scored:  # fmt: skip
-    most = gateway.config.limits.behaviors
+async def call_of(
+    visit: Visit, *, model: str, span: Any, questions: tuple[Question, ...], fields: tuple[str, str], size: int,
+    named: bool = False,
+) -> ScoreCall:  # fmt: skip
+    """`named`: the caller knows its questions by their ids, not by their numbers. ValidationError."""
+    most = visit.gateway.config.limits.behaviors
     asked = sum(len(each.options) if isinstance(each, Choice) else 1 for each in questions)
     if asked > most:
         raise ValidationError(f"limits.behaviors: at most {most} questions and options", param=fields[1], limit=most,
                               actual=asked)  # fmt: skip
-    call = ScoreCall(model=model, span=span, questions=questions, terms=visit.terms(), fields=fields,
-                     is_state=True, size=size)  # fmt: skip
-    scored = await attended(request, gateway.score(call))
-    visit.stages = scored.stages
-    return scored
+    return ScoreCall(model=model, span=span, questions=questions, terms=await visit.terms(), fields=fields,
+                     is_state=True, named=named, size=size)  # fmt: skip

@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from mainspring.gateway.body import answer, decode
-from mainspring.gateway.calls import Floats
-from mainspring.gateway.headers import timing_headers
-from mainspring.gateway.routes._questions import answered, confidence, described, expected, options, yes_no
+from mainspring.gateway.body import decode
+from mainspring.gateway.calls import Floats, Stages
+from mainspring.gateway.routes._once import answered_once
+from mainspring.gateway.routes._questions import call_of, confidence, described, expected, options, yes_no
 from mainspring.gateway.schemas import DecisionChoice, DecisionPredicate, DecisionScore, DecisionsIn
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
@@ -25,20 +25,23 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     async def decisions(request: Request) -> Response:
         visit = visit_of(request)
         visit.route = "/v1/decisions"
-        asked, body_in = await decode(request, _DECODER)
+        asked, body = await decode(request, _DECODER)
         questions = tuple(question_of(index, each) for index, each in enumerate(asked.questions))
-        scored = await answered(
-            gateway, request, visit, model=asked.model, span=asked.input, questions=questions,
-            fields=("input", "questions"), size=len(body_in),
-        )  # fmt: skip
-        answers = [answer_of(each, row) for each, row in zip(asked.questions, scored.rows, strict=True)]
-        cached = scored.stages.cached_tokens
-        usage = {
-            "input_tokens": scored.input_tokens, "input_tokens_details": {"cached_tokens": cached},
-            "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": scored.input_tokens,
-        }  # fmt: skip
-        body = {"object": "decision", "model": scored.model, "answers": answers, "usage": usage}
-        return answer(body, headers=timing_headers(scored.stages))
+        call = await call_of(visit, model=asked.model, span=asked.input, questions=questions,
+                             fields=("input", "questions"), size=len(body))  # fmt: skip
+
+        async def compute() -> tuple[dict[str, Any], Stages]:
+            scored = await gateway.score(call)
+            answers = [answer_of(each, row) for each, row in zip(asked.questions, scored.rows, strict=True)]
+            tokens, cached = scored.input_tokens, scored.stages.cached_tokens
+            usage = {
+                "input_tokens": tokens, "input_tokens_details": {"cached_tokens": cached},
+                "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": tokens,
+            }  # fmt: skip
+            body = {"object": "decision", "model": scored.model, "answers": answers, "usage": usage}
+            return body, scored.stages
+
+        return await answered_once(visit, request, body, compute)
 
     return [Route(path, decisions, methods=["POST"]) for path in PATHS]
 

@@ -6,8 +6,8 @@ would need the whole vocabulary and is refused.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,16 +17,17 @@ from starlette.routing import BaseRoute, Route
 
 from mainspring.errors import MainspringError
 from mainspring.gateway.assemble import U32, tokens_of
-from mainspring.gateway.body import answer, attended, decode
+from mainspring.gateway.body import decode
 from mainspring.gateway.calls import Answered, Asking, Floats, Stages, Terms
 from mainspring.gateway.errors import ValidationError
-from mainspring.gateway.headers import timing_headers
+from mainspring.gateway.routes._once import answered_once
 from mainspring.gateway.schemas import GenerativeIn, ItemsIn, ScoreItemsIn
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
 from mainspring.text.bundle import Bundle
 from mainspring.text.probability import Calibration, probabilities
 
+Asked = TypeVar("Asked", ScoreItemsIn, GenerativeIn)
 MAX_VIEWS = 64
 """Items that are views of their own, in one request."""
 
@@ -46,29 +47,12 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     async def score(request: Request) -> Response:
         """One row of scores an item, in the order of `label_token_ids`."""
         visit_of(request).route = "/v1/score"
-        asked, _ = await decode(request, _SCORE)
-        if not asked.apply_softmax:
-            raise ValidationError("scores over the whole vocabulary are not made here; send true",
-                                  param="apply_softmax")  # fmt: skip
-        found = await _rows(gateway, request, asked)
-        rows, tokens = found.rows, found.input_tokens
-        usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
-        body = {"object": "scoring", "model": found.model, "scores": [row.tolist() for row in rows], "usage": usage}
-        return answer(body, headers=timing_headers(found.stages))
+        return await _answered(gateway, request, _SCORE, _table)
 
     async def generative(request: Request) -> Response:
         """The first label's share among all labels."""
         visit_of(request).route = "/v1/generative_scoring"
-        asked, _ = await decode(request, _GENERATIVE)
-        if not asked.apply_softmax:
-            raise ValidationError("scores over the whole vocabulary are not made here; send true",
-                                  param="apply_softmax")  # fmt: skip
-        found = await _rows(gateway, request, asked)
-        rows, tokens = found.rows, found.input_tokens
-        data = [{"index": index, "object": "score", "score": float(row[0])} for index, row in enumerate(rows)]
-        usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
-        body = {"object": "list", "model": found.model, "data": data, "usage": usage}
-        return answer(body, headers=timing_headers(found.stages))
+        return await _answered(gateway, request, _GENERATIVE, _firsts)
 
     return [
         *(Route(path, score, methods=["POST"]) for path in ("/v1/score", "/score")),
@@ -76,22 +60,41 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     ]
 
 
-async def _rows(gateway: Gateway, request: Request, asked: ItemsIn) -> Rows:
-    visit = visit_of(request)
+def _table(rows: list[Floats]) -> dict[str, Any]:
+    return {"object": "scoring", "scores": [row.tolist() for row in rows]}
+
+
+def _firsts(rows: list[Floats]) -> dict[str, Any]:
+    data = [{"index": index, "object": "score", "score": float(row[0])} for index, row in enumerate(rows)]
+    return {"object": "list", "data": data}
+
+
+async def _answered(
+    gateway: Gateway, request: Request, decoder: msgspec.json.Decoder[Asked], shown: Callable[[list[Floats]], Any]
+) -> Response:
+    asked, body = await decode(request, decoder)
+    if not asked.apply_softmax:
+        raise ValidationError("scores over the whole vocabulary are not made here; send true", param="apply_softmax")
     _check(asked, gateway.config.limits.items)
-    terms = visit.terms()
+    visit = visit_of(request)
+    terms = await visit.terms()
 
-    async def work() -> Rows:
-        bundle = (await gateway.assembler_of(asked.model)).bundle
-        query, items, labels = await gateway.pool.run(lambda: _tokens(asked, bundle))
-        if asked.item_first:
-            return _joined(await _apart(gateway, asked.model, query, items, labels, terms))
-        asking = Asking(model=asked.model, view=query, branches=items, labels=(labels,) * len(items), terms=terms)
-        return _joined([await gateway.ask(asking)])
+    async def compute() -> tuple[dict[str, Any], Stages]:
+        found = await _rows(gateway, asked, terms)
+        tokens = found.input_tokens
+        usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+        return {**shown(found.rows), "model": found.model, "usage": usage}, found.stages
 
-    found = await attended(request, work())
-    visit.stages = found.stages
-    return found
+    return await answered_once(visit, request, body, compute)
+
+
+async def _rows(gateway: Gateway, asked: ItemsIn, terms: Terms) -> Rows:
+    bundle = (await gateway.assembler_of(asked.model)).bundle
+    query, items, labels = await gateway.pool.run(lambda: _tokens(asked, bundle))
+    if asked.item_first:
+        return _joined(await _apart(gateway, asked.model, query, items, labels, terms))
+    asking = Asking(model=asked.model, view=query, branches=items, labels=(labels,) * len(items), terms=terms)
+    return _joined([await gateway.ask(asking)])
 
 
 def _check(asked: ItemsIn, most: int) -> None:

@@ -1,61 +1,41 @@
 """`POST /v1/scores`: one span against behaviors, the native shape."""
 
-import hashlib
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from mainspring.gateway.body import attended, decode, json_response
+from mainspring.gateway.body import decode
 from mainspring.gateway.calls import ScoreCall, Scored, Stages, Terms
 from mainspring.gateway.errors import ValidationError
-from mainspring.gateway.headers import first, timing_headers
-from mainspring.gateway.idempotency import Shared
+from mainspring.gateway.routes._once import answered_once
 from mainspring.gateway.schemas import NoteOut, PieceOut, ScoreOut, ScoresIn, ScoresOut, Usage
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
 from mainspring.text.question import Behavior
 
 PATHS = ("/v1/scores", "/api/v1/scores", "/scores")
-KEY_CHARS = 255
-KEPT_BYTES = 256 << 10
-"""A longer answer is not kept for retries."""
 _DECODER = msgspec.json.Decoder(ScoresIn)
-Answer = tuple[bytes, Stages]
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
-    limits = gateway.config.limits
-    shared: Shared[Answer] = Shared(
-        limits.idempotent, limits.idempotent_s, gateway.now_s, kept=lambda found: len(found[0]) <= KEPT_BYTES
-    )
+    most = gateway.config.limits.behaviors
 
     async def scores(request: Request) -> Response:
         visit = visit_of(request)
         visit.route = "/v1/scores"
-        terms = visit.terms()
+        terms = await visit.terms()
         asked, body = await decode(request, _DECODER)
-        most = limits.behaviors
         if len(asked.behaviors) > most:
             raise ValidationError(f"limits.behaviors: at most {most} a request", param="behaviors", limit=most,
                                   actual=len(asked.behaviors))  # fmt: skip
         call = call_of(asked, terms, len(body))
 
-        async def compute() -> Answer:
+        async def compute() -> tuple[ScoresOut, Stages]:
             scored = await gateway.score(call)
-            return msgspec.json.encode(answer_of(asked, scored)), scored.stages
+            return answer_of(asked, scored), scored.stages
 
-        key = first(visit.headers, b"idempotency-key")[:KEY_CHARS]
-        if key:
-            name = (visit.key.name, visit.route, key)
-            work = shared.get(name, hashlib.blake2b(body, digest_size=16).digest(), compute)
-            (found, stages), joined = await attended(request, work)
-            replayed = [(b"idempotent-replayed", b"true")] if joined else []
-            return json_response(found, headers=[*timing_headers(stages), *replayed])
-        found, stages = await attended(request, compute())
-        visit.stages = stages
-        return json_response(found, headers=timing_headers(stages))
+        return await answered_once(visit, request, body, compute)
 
     return [Route(path, scores, methods=["POST"]) for path in PATHS]
 

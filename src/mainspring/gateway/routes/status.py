@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 from mainspring.gateway.body import answer
 from mainspring.gateway.dashboard.feed import Feed, snapshot
 from mainspring.gateway.dashboard.stream import StatusStream
-from mainspring.gateway.errors import RETRY_S, BusyError, ClosingError
+from mainspring.gateway.errors import RETRY_S, ClosingError
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
 
@@ -27,11 +27,8 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
 
     async def events(request: Request) -> StatusStream:
         visit_of(request).route = "/status/events"
-        most = gateway.config.limits.listeners
         if gateway.closing.is_set():
             raise ClosingError("this gateway is being replaced", retry_after_s=RETRY_S)
-        if feed.watchers >= most:
-            raise BusyError(f"limits.listeners: {most} watch already", retry_after_s=RETRY_S, limit=most)
         return StatusStream(feed)
 
     return [

@@ -7,11 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from mainspring.gateway.body import answer, decode
-from mainspring.gateway.calls import Floats
-from mainspring.gateway.headers import timing_headers
+from mainspring.gateway.body import decode
+from mainspring.gateway.calls import Floats, Stages
+from mainspring.gateway.routes._once import answered_once
 from mainspring.gateway.routes._questions import (
-    answered,
+    call_of,
     confidence,
     described,
     expected,
@@ -33,19 +33,21 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     async def systemone(request: Request) -> Response:
         visit = visit_of(request)
         visit.route = "/v1/systemone"
-        asked, body_in = await decode(request, _DECODER)
+        asked, body = await decode(request, _DECODER)
         questions = tuple(question_of(name, each) for name, each in asked.questions.items())
-        scored = await answered(
-            gateway, request, visit, model=asked.model, span=asked.state, questions=questions,
-            fields=("state", "questions"), size=len(body_in),
-        )  # fmt: skip
-        answers = {
-            name: answer_of(each, row)
-            for (name, each), row in zip(asked.questions.items(), scored.rows, strict=True)
-        }  # fmt: skip
-        usage = {"input_tokens": scored.input_tokens, "output_tokens": 0}
-        body = {"model": scored.model, "answers": answers, "usage": usage}
-        return answer(body, headers=timing_headers(scored.stages))
+        call = await call_of(visit, model=asked.model, span=asked.state, questions=questions,
+                             fields=("state", "questions"), size=len(body), named=True)  # fmt: skip
+
+        async def compute() -> tuple[dict[str, Any], Stages]:
+            scored = await gateway.score(call)
+            answers = {
+                name: answer_of(each, row)
+                for (name, each), row in zip(asked.questions.items(), scored.rows, strict=True)
+            }  # fmt: skip
+            usage = {"input_tokens": scored.input_tokens, "output_tokens": 0}
+            return {"model": scored.model, "answers": answers, "usage": usage}, scored.stages
+
+        return await answered_once(visit, request, body, compute)
 
     return [Route(path, systemone, methods=["POST"]) for path in PATHS]
 
