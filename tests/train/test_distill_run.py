@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file
 
-from mainspring.cli.train import train
+from mainspring.cli import main
 from mainspring.engine.sampling import Sampling
 from mainspring.errors import InputError
 from mainspring.generator import Generator
@@ -156,12 +156,12 @@ def test_the_command_packs_stops_and_goes_on(config: DistillConfig, tmp_path: Pa
     path = tmp_path / "tiny.toml"
     path.write_text("\n".join(lines))
     runner = CliRunner()
-    packed = runner.invoke(train, ["distill", str(path), "--pack", str(config.out.parent / "tiny.gguf")])
+    packed = runner.invoke(main, ["train", "distill", str(path), "--pack", str(config.out.parent / "tiny.gguf")])
     assert packed.exit_code == 0, packed.output
     assert "1 parts" in packed.output
-    cut = runner.invoke(train, ["distill", str(path), "--device", "cpu", "--minutes", "0"])
+    cut = runner.invoke(main, ["train", "distill", str(path), "--device", "cpu", "--minutes", "0"])
     assert cut.exit_code == 75, cut.output
-    done = runner.invoke(train, ["distill", str(path), "--device", "cpu"])
+    done = runner.invoke(main, ["train", "distill", str(path), "--device", "cpu"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
 
