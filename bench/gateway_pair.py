@@ -37,7 +37,7 @@ def sample(gateways: int, rate: float, seconds: float, shape: Shape, transport: 
 
 @click.command(help=__doc__)
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Two samples of each a round.")
-@click.option("--rate", type=float, default=100.0, show_default=True)
+@click.option("--rate", type=float, default=150.0, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1.0), default=6.0, show_default=True)
 @click.option("--tokens", type=click.IntRange(16), default=8000, show_default=True)
 @click.option("--transport", type=click.Choice(["tcp", "quic"]), default="tcp", show_default=True)

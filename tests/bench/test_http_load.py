@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,6 +143,15 @@ def test_hurry_and_terms_are_in_the_headers() -> None:
     assert 5000.0 in deadlines
 
 
+def test_those_in_a_rush_are_a_share_of_those_in_a_hurry() -> None:
+    with service(lambda _n, heard: scored(heard)) as there:
+        target = Target(url=f"{there.url}/v1/scores", hurry=1.0, rush=0.5)
+        load(target, Shape(tokens=100), Plan(rate=200.0, seconds=0.2, warmup_s=0.0, pattern="even"))
+    deadlines = [float(heard.headers["x-deadline-ms"]) for heard in there.heard]
+    assert all(0.5 <= each <= 2.0 or 20.0 <= each <= 200.0 for each in deadlines)
+    assert 5 < sum(each <= 2.0 for each in deadlines) < 35
+
+
 def test_figures_by_slice_and_without_the_warmup() -> None:
     ended = Endings()
     for index in range(40):
@@ -190,6 +200,17 @@ def test_the_cpu_of_a_process() -> None:
     after = use_of(os.getpid())
     assert after.cpu_s - before.cpu_s >= 0.08
     assert after.rss_mib > 5.0
+    assert after.waited_s >= before.waited_s
+
+
+def test_the_wait_for_a_core_is_that_of_all_threads(tmp_path: Path) -> None:
+    folder = tmp_path / "7"
+    fields = " ".join(["S", *["0"] * 10, "150", "50", *["0"] * 8, "256", "0"])
+    for thread, told in {"7": "900 2500000000 3", "8": "100 500000000 1"}.items():
+        (folder / "task" / thread).mkdir(parents=True)
+        (folder / "task" / thread / "schedstat").write_text(told)
+    (folder / "stat").write_text(f"7 (a name) {fields}")
+    assert use_of(7, tmp_path).waited_s == pytest.approx(3.0)
 
 
 def test_the_command() -> None:

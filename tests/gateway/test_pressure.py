@@ -108,6 +108,8 @@ def test_a_gateway_that_is_behind_answers_429_before_it_reads_a_body() -> None:
             assert 200 <= int(reply.headers["retry-after-ms"]) < 1000
             assert (await s.get("/health")).status == 200
             assert b"mainspring_shed_total 1.0" in (await s.get("/metrics")).body
+            counted = b'mainspring_requests_total{route="/v1/scores",status="429"} 1.0'
+            assert counted in (await s.get("/metrics")).body
             s.fleet.hold.set()
             assert {reply.status for reply in await asyncio.gather(*held)} == {200}
             assert (await s.post("/v1/scores", SCORES)).status == 200  # nobody else is open

@@ -165,6 +165,9 @@ async def attended(request: Request, work: Awaitable[T]) -> T:
                 each.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await each
+        # A refusal's traceback holds this frame and the frame its task, which holds the refusal: a ring that only the
+        # collector's rarest look would find, with the body and the texts in it.
+        del task, gone, each, work
 
 
 async def _hung_up(request: Request) -> None:

@@ -52,6 +52,8 @@ class Front:
     def __init__(self, gateway: Gateway, routes: list[BaseRoute]) -> None:
         self.gateway = gateway
         self._router = Router(routes, redirect_slashes=False)
+        paths = {getattr(route, "path", "") for route in routes}
+        self._paths = {path for path in paths if "{" not in path}
         self._tasks: dict[asyncio.Task[Any], Visit] = {}
         config = gateway.config
         self._hosts = LOOPBACK | {config.host.lower(), *(host.lower() for host in config.hosts)}
@@ -112,6 +114,8 @@ class Front:
         if gateway.counts.open > most:
             raise BusyError(f"limits.concurrent: {most} requests are open already", retry_after_s=RETRY_S,
                             limit=most, actual=gateway.counts.open)  # fmt: skip
+        if visit.path in self._paths:
+            visit.route = visit.path  # for what is refused before the route says so itself
         gateway.pressure.check(visit.began_s, gateway.counts.open - 1)
         gateway.ledger.enter(visit.key, visit.began_s)
         try:

@@ -223,7 +223,8 @@ class TcpConnection(asyncio.Protocol):
             self._said_eof = True
             self._channel.finish()
             self._send_raw()
-            self._socket.write_eof()
+            with contextlib.suppress(OSError):  # the peer was faster, and there is nobody left to tell
+                self._socket.write_eof()
 
     def _send_raw(self) -> None:
         if data := self._channel.outgoing():
