@@ -2,7 +2,7 @@
 
 import torch
 
-from mainspring.train.network import Batch, label_logits
+from mainspring.train.network import Batch, label_logits, text_states
 from support.models import random_tokens, tiny_model
 
 VIEWS, BRANCHES = (70, 5, 130), ((5, 9), (12, 70), (1, 3))
@@ -35,3 +35,15 @@ def test_gradients_reach_every_parameter() -> None:
     label_logits(model, model.embed.weight, batch, LABELS)[0].square().mean().backward()
     missing = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
     assert not missing
+
+
+def test_texts_alone_equal_extend_after_every_block() -> None:
+    model = tiny_model(0)
+    tokens = torch.zeros(len(VIEWS), max(VIEWS), dtype=torch.long)
+    for i, length in enumerate(VIEWS):
+        tokens[i, :length] = random_tokens(i, length)
+    states = text_states(model, model.embed.weight, tokens, torch.tensor(VIEWS))
+    assert len(states) == len(model.blocks)
+    for i, length in enumerate(VIEWS):
+        expected = model.extend(tokens[i, :length], [length], [model.new_state()], update=True)
+        assert (model.norm(states[-1][i, :length]) - expected).abs().max() < 2e-5

@@ -12,7 +12,7 @@ from typing import Any
 from mainspring.errors import CheckpointError
 
 LINEAR, FULL = "linear_attention", "full_attention"
-INT8_ROWS = "mainspring_int8_rows"  # our own scheme, see `quantised`
+INT8_ROWS, INT4_GROUPS = "mainspring_int8_rows", "mainspring_int4_groups"  # our own schemes, see `quantised`
 SUPPORTED = ("qwen3_5_text", "qwen3_next")
 _WRAPPERS = {"qwen3_5": "qwen3_5_text"}
 MAX_ROPE_NUMBER = 1e15
@@ -206,7 +206,7 @@ def _check_numbers(text: dict[str, Any], raw: dict[str, Any]) -> None:
     for quantisation in (text.get("quantization_config"), raw.get("quantization_config")):
         if quantisation:
             method = quantisation.get("quant_method") if isinstance(quantisation, dict) else quantisation
-            if method != INT8_ROWS:
+            if method not in (INT8_ROWS, INT4_GROUPS):
                 raise CheckpointError(
                     f"config.json: quantised weights ({method!s:.60}) are not served; take the originals"
                 )

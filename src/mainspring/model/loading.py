@@ -1,8 +1,8 @@
 """Checkpoint folder -> Hybrid. Weights come from safetensors only; every name and shape is checked before use.
 
 Released checkpoints wrap the text model (`model.language_model.layers.*`, vision tensors skipped), text-only saves do
-not; the head may be tied; matrices may be int8 rows (`quantised`); Qwen3-Next fuses the GatedDeltaNet inputs a k-head
-at a time. All become the layout of `hybrid.py`, where products that share their input are one matrix.
+not; the head may be tied; matrices may be int8 rows or int4 groups (`quantised`); Qwen3-Next fuses the GatedDeltaNet
+inputs a k-head at a time. All become the layout of `hybrid.py`, where products that share their input are one matrix.
 """
 
 import json
@@ -16,7 +16,8 @@ from torch import Tensor
 from mainspring.errors import CheckpointError
 from mainspring.model.config import FULL, HybridConfig, read_config
 from mainspring.model.hybrid import Hybrid, Ops
-from mainspring.model.quantised import SCALE, widen_rows
+from mainspring.model.mtp import MtpHead
+from mainspring.model.quantised import GROUP, OFFSET, SCALE, widen_groups, widen_rows
 
 _PREFIXES = ("model.language_model.", "language_model.model.", "model.", "")
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # narrower ones need scales kept elsewhere
@@ -45,10 +46,29 @@ def load_hybrid(
     return model.eval().requires_grad_(False)
 
 
+def load_mtp(folder: Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu") -> MtpHead | None:
+    """The head that drafts, of `folder`, types as in `load_hybrid`; None where the checkpoint has none."""
+    config, source = read_config(folder), _Tensors(folder)
+    if "mtp.fc.weight" not in source.files:
+        return None
+    with torch.device("meta"):
+        head = MtpHead(config)
+    d, get = config.hidden_size, source.under("mtp.")
+    loaded = {
+        "fc.weight": get("fc.weight", (d, 2 * d)),
+        "embedding_norm.weight": get("pre_fc_norm_embedding.weight", (d,)),
+        "hidden_norm.weight": get("pre_fc_norm_hidden.weight", (d,)),
+        "norm.weight": get("norm.weight", (d,)),
+    } | {f"blocks.0.{name}": tensor for name, tensor in _block(config, FULL, source.under("mtp.layers.0."))}
+    kinds = {name: dtype if tensor.dim() > 1 else torch.float32 for name, tensor in loaded.items()}
+    head.load_state_dict({name: t.to(device, kinds[name]) for name, t in loaded.items()}, strict=True, assign=True)
+    return head.eval().requires_grad_(False)
+
+
 def _convert(config: HybridConfig, source: "_Tensors", prefix: str) -> Iterator[tuple[str, Tensor]]:
     """(name in Hybrid, tensor) for every parameter."""
     c = config
-    d, F = c.hidden_size, c.intermediate_size
+    d = c.hidden_size
     embed = source.get(prefix + "embed_tokens.weight", (c.vocab_size, d))
     yield "embed.weight", embed
     yield "norm.weight", source.get(prefix + "norm.weight", (d,))
@@ -57,18 +77,22 @@ def _convert(config: HybridConfig, source: "_Tensors", prefix: str) -> Iterator[
     else:
         yield "head.weight", source.get(source.head_name(), (c.vocab_size, d))
     for i, kind in enumerate(c.layer_types):
-        get = source.under(f"{prefix}layers.{i}.")
-        mixer = _attention(c, get) if kind == FULL else _delta(c, get)
-        for name, tensor in mixer:
-            yield f"blocks.{i}.mixer.{name}", tensor
-        yield f"blocks.{i}.mixer_norm.weight", get("input_layernorm.weight", (d,))
-        yield f"blocks.{i}.mlp_norm.weight", get("post_attention_layernorm.weight", (d,))
-        halves = [get(f"mlp.{half}_proj.weight", (F, d)) for half in ("gate", "up")]
-        yield f"blocks.{i}.mlp.gate_up_proj.weight", torch.cat(halves)
-        yield f"blocks.{i}.mlp.down_proj.weight", get("mlp.down_proj.weight", (d, F))
+        for name, tensor in _block(c, kind, source.under(f"{prefix}layers.{i}.")):
+            yield f"blocks.{i}.{name}", tensor
 
 
 _Get = Callable[[str, tuple[int, ...]], Tensor]
+
+
+def _block(c: HybridConfig, kind: str, get: _Get) -> Iterator[tuple[str, Tensor]]:
+    d, F = c.hidden_size, c.intermediate_size
+    for name, tensor in _attention(c, get) if kind == FULL else _delta(c, get):
+        yield f"mixer.{name}", tensor
+    yield "mixer_norm.weight", get("input_layernorm.weight", (d,))
+    yield "mlp_norm.weight", get("post_attention_layernorm.weight", (d,))
+    halves = [get(f"mlp.{half}_proj.weight", (F, d)) for half in ("gate", "up")]
+    yield "mlp.gate_up_proj.weight", torch.cat(halves)
+    yield "mlp.down_proj.weight", get("mlp.down_proj.weight", (d, F))
 
 
 def _attention(c: HybridConfig, get: _Get) -> Iterator[tuple[str, Tensor]]:
@@ -139,6 +163,8 @@ class _Tensors:
         if name not in self.files:
             raise CheckpointError(f"tensor {name!r} is missing")
         tensor = self._read(name)
+        if tensor.dtype == torch.uint8 and name + OFFSET in self.files:
+            tensor = self._ungrouped(name, tensor)
         if tuple(tensor.shape) != shape:
             raise CheckpointError(f"tensor {name!r} has shape {list(tensor.shape)}, config.json wants {list(shape)}")
         if tensor.dtype == torch.int8 and name + SCALE in self.files:
@@ -153,6 +179,16 @@ class _Tensors:
         with safe_open(self.files[name], framework="pt") as handle:
             tensor: Tensor = handle.get_tensor(name)
         return tensor
+
+    def _ungrouped(self, name: str, packed: Tensor) -> Tensor:
+        if name + SCALE not in self.files:
+            raise CheckpointError(f"tensor {name + SCALE!r} is missing")
+        scale, offset = self._read(name + SCALE), self._read(name + OFFSET)
+        shape = (len(packed), packed.shape[-1] * 2 // GROUP) if packed.dim() == 2 else ()
+        for what, found in ((SCALE, scale), (OFFSET, offset)):
+            if tuple(found.shape) != shape or packed.shape[-1] * 2 % GROUP or not found.is_floating_point():
+                raise CheckpointError(f"tensor {name + what!r} is no value a group of {GROUP} columns of {name!r}")
+        return widen_groups(packed, scale, offset)
 
     def _widened(self, name: str, rows: Tensor) -> Tensor:
         scale = self._read(name + SCALE)

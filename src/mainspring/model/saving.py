@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from safetensors.torch import save_file
@@ -10,13 +10,18 @@ from torch import Tensor
 
 from mainspring.model.config import HybridConfig
 from mainspring.model.hybrid import Block, GatedDeltaNet, Hybrid
+from mainspring.model.mtp import MtpHead
+
+Network = TypeVar("Network", Hybrid, MtpHead)
 
 
-def save_hybrid(model: Hybrid, folder: Path) -> None:
+def save_hybrid(model: Hybrid, folder: Path, mtp: MtpHead | None = None) -> None:
     """Write `config.json` and `model.safetensors`; the folder is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config_json(model.config), indent=2) + "\n", "utf-8")
-    tensors = {name: tensor.detach().contiguous() for name, tensor in _tensors(model).items()}
+    heads = {"mtp_num_hidden_layers": 1} if mtp is not None else {}
+    (folder / "config.json").write_text(json.dumps(config_json(model.config) | heads, indent=2) + "\n", "utf-8")
+    named = _tensors(model) | (_mtp(mtp) if mtp is not None else {})
+    tensors = {name: tensor.detach().contiguous() for name, tensor in named.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -62,6 +67,16 @@ def _tensors(model: Hybrid) -> dict[str, Tensor]:
     return tensors
 
 
+def _mtp(head: MtpHead) -> dict[str, Tensor]:
+    layer = _block(cast(Block, head.blocks[0]))
+    return {
+        "mtp.fc.weight": head.fc.weight,
+        "mtp.pre_fc_norm_embedding.weight": head.embedding_norm.weight,
+        "mtp.pre_fc_norm_hidden.weight": head.hidden_norm.weight,
+        "mtp.norm.weight": head.norm.weight,
+    } | {f"mtp.layers.0.{name}": tensor for name, tensor in layer.items()}
+
+
 def _block(block: Block) -> dict[str, Tensor]:
     gate, up = block.mlp.gate_up_proj.weight.chunk(2)
     named = {
@@ -100,7 +115,7 @@ def _block(block: Block) -> dict[str, Tensor]:
     }
 
 
-def initialise(model: Hybrid, seed: int, *, std: float = 0.02) -> Hybrid:
+def initialise(model: Network, seed: int, *, std: float = 0.02) -> Network:
     """Fill every parameter with the family's usual random start; same seed, same numbers. Returns the model."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The embedded scorer: data preparation, training, calibration, evaluation, model card.
+"""The embedded scorer: data preparation, training, calibration, evaluation, model card. The writer: `distill`.
 
     config      one TOML file -> one frozen record
     sources     published data sets -> conversations with the licence of each
@@ -6,7 +6,8 @@
     dataset     conversations x behaviors -> token arrays, made by the bundle that serves; splits
     network     a padded, batched, differentiable forward of the served network
     batches     which rows make step n, from the seed and n alone
-    loop        optimiser, checkpoints, resuming
+    updates     what every loop does: optimisers, checkpoints, resuming, looks
+    loop        the scorer's part of it
     metrics, calibrate, evaluate, familiarity, card    what the marks say
 
 The loop itself needs numpy and torch; preparation needs the text room.

@@ -95,7 +95,7 @@ class Batches:
         drawn = self._drawn(rng)
         many = (drawn >= 0).sum(1)
         rows = np.minimum(2 ** np.ceil(np.log2(np.maximum(many, 2))), self.branches).astype(np.int64)
-        width = _width(self.data.views.lengths[self.views])
+        width = width_of(self.data.views.lengths[self.views])
         order = np.lexsort((rng.random(len(many)), rows, width))
         order = order[many[order] > 0]
         shape = width[order] * (self.branches + 1) + rows[order]
@@ -216,7 +216,7 @@ def _plain_step(data: TrainingData, rows: Array, pad: int) -> Step:
     views, definitions = data.rows.view[rows], data.rows.definition[rows]
     view_lengths, lengths = data.views.lengths[views], data.definitions.lengths[definitions]
     return Step(
-        data.views.padded(views, int(_width(view_lengths).max()), pad),
+        data.views.padded(views, int(width_of(view_lengths).max()), pad),
         view_lengths,
         data.definitions.padded(definitions, _rounded(int(lengths.max()), 8), pad)[:, None],
         lengths[:, None],
@@ -225,7 +225,7 @@ def _plain_step(data: TrainingData, rows: Array, pad: int) -> Step:
     )
 
 
-def _width(lengths: Array) -> Array:
+def width_of(lengths: Array) -> Array:
     """The narrowest of the widths that takes each."""
     beyond: Array = -(-lengths // 512) * 512
     return np.where(lengths > WIDTHS[-1], beyond, WIDTHS[np.minimum(np.searchsorted(WIDTHS, lengths), len(WIDTHS) - 1)])

@@ -34,27 +34,33 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Training:
+class Pace:
+    """What every training loop needs."""
+
     epochs: float = 6.0
     tokens: int = 40_960  # padded, a step
-    branches: int = 8  # of one view, a step
     rate: float = 1e-3
     warmup: int = 300
     decay: float = 0.1  # of weights
+    muon: bool = False  # for the blocks' matrices: Jordan 2024; the rest stays with AdamW
+    average: float = 0.997  # exponential, of the weights that are saved
+    keep_best: bool = False  # end with the averaged weights that did best on held-out looks, not with the last
+    seed: int = 0
+    save_every_s: float = 120.0
+    quantise: bool = True
+
+
+@dataclass(frozen=True)
+class Training(Pace):
+    branches: int = 8  # of one view, a step
     dropout: float = 0.1
     smoothing: float = 0.02
     hide: float = 0.0  # chance that a token of a definition's own text is left out of a training row
     language: float = 0.0  # first weight of the views' next-token loss, which teaches a network to read; falls to 0
     language_rows: int = 8192  # of a step, that it looks at
-    muon: bool = False  # for the blocks' matrices: Jordan 2024; the rest stays with AdamW
-    average: float = 0.997  # exponential, of the weights that are saved
-    keep_best: bool = False  # end with the averaged weights that did best on held-out looks, not with the last
-    seed: int = 0
     view_tokens: int = 1536
     share: float = 1.0  # of the source texts
-    save_every_s: float = 120.0
     rank: int = 8  # of LoRA
-    quantise: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,8 +82,8 @@ def read_config(path: Path) -> Config:
         raise InputError(f"{path}: {error}", param="config") from None
     if "out" not in raw:
         raise InputError(f"{path} lacks 'out', the run folder", param="config")
-    raw["shape"] = _table(Shape, raw.get("shape", {}), "shape")
-    raw["training"] = _table(Training, raw.get("training", {}), "training")
+    raw["shape"] = read_table(Shape, raw.get("shape", {}), "shape")
+    raw["training"] = read_table(Training, raw.get("training", {}), "training")
     for name in ("out", "sources", "base"):
         if name in raw:
             raw[name] = Path(raw[name])
@@ -86,11 +92,11 @@ def read_config(path: Path) -> Config:
         raise InputError(f"tune is one of {', '.join(get_args(Tune))}", param="tune")
     if raw.get("tune", "all") != "all" and raw.get("base") is None:
         raise InputError("head and lora tune a base: name one", param="base")
-    result: Config = _table(Config, raw, "")
+    result: Config = read_table(Config, raw, "")
     return result
 
 
-def _table(kind: Any, values: dict[str, Any], where: str) -> Any:
+def read_table(kind: Any, values: dict[str, Any], where: str) -> Any:
     known: dict[str, Any] = {entry.name: entry.type for entry in fields(kind)}
     for name, value in values.items():
         if name not in known:

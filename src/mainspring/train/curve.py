@@ -21,8 +21,8 @@ def _pyplot() -> Any | None:
     return pyplot
 
 
-def draw_curve(log: Path, to: Path) -> None:
-    """Training loss and held-out AUC over steps, from `log.jsonl`."""
+def draw_curve(log: Path, to: Path, right: str = "AUC on calibration texts") -> None:
+    """Training loss and held-out marks over steps, from `log.jsonl`; `right` says what the marks are."""
     pyplot = _pyplot()
     if pyplot is None or not log.is_file():
         return
@@ -32,13 +32,13 @@ def draw_curve(log: Path, to: Path) -> None:
     figure, left = pyplot.subplots(figsize=(8, 4.5))
     left.plot(*zip(*losses, strict=True) if losses else ([], []), color="black", linewidth=0.8)
     left.set(xlabel="step", ylabel="training loss")
-    right = left.twinx()
+    marks = left.twinx()
     for name in sorted({name for _, found in looks for name in found}):
         points = [(step, found[name]) for step, found in looks if name in found]
-        right.plot(*zip(*points, strict=True), marker=".", linewidth=1, label=name.replace("_", " "))
-    right.set(ylabel="AUC on calibration texts", ylim=(0.5, 1.0))
+        marks.plot(*zip(*points, strict=True), marker=".", linewidth=1, label=name.replace("_", " "))
+    marks.set(ylabel=right, **({"ylim": (0.5, 1.0)} if right.startswith("AUC") else {}))
     if looks and any(found for _, found in looks):
-        right.legend(loc="lower right", fontsize=7)
+        marks.legend(loc="lower right", fontsize=7)
     _save(pyplot, figure, to)
 
 

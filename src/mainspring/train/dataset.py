@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mainspring.errors import TooLargeError
 from mainspring.text.bundle import Bundle
 from mainspring.text.question import Behavior as Question
 from mainspring.text.span import Message, Text, ToolCall, ToolResult
@@ -86,6 +87,7 @@ class Builder:
     groups: dict[str, int] = field(default_factory=dict)
     rows: list[tuple[int, int, int, float, int, int, int]] = field(default_factory=list)
     kept: Counter[tuple[int, str, str, int]] = field(default_factory=Counter)
+    left_out: int = 0
 
     def add(self, example: Example, *, limit: int) -> None:
         split = splits.example_split(example)
@@ -94,7 +96,11 @@ class Builder:
         rows = [pair for row in example.rows if (pair := self._placed(row, split))]
         if not rows:
             return
-        tokens = self.bundle.view(example.span, on_overflow="cut", limit_tokens=limit).tokens
+        try:
+            tokens = self.bundle.view(example.span, on_overflow="cut", limit_tokens=limit).tokens
+        except TooLargeError:  # its calls and tools alone are beyond the limit
+            self.left_out += 1
+            return
         self.views.append(tokens.astype(np.uint16))
         for row, group in rows:
             self._row(example, row, group, split)
@@ -168,6 +174,8 @@ def prepare(
             builder.add(example, limit=limit)
             if number % 20_000 == 0:
                 progress(f"prepared {number:,} examples, {len(builder.views):,} views, {len(builder.rows):,} rows")
+    if builder.left_out:
+        progress(f"left out {builder.left_out:,} examples that can't be cut to {limit:,} tokens")
     data = builder.finish()
     data.save(folder / "data.npz")
     return data

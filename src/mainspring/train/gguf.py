@@ -1,8 +1,10 @@
-"""Just enough of GGUF (version 3, little-endian) to take a token table and a tokenizer out of a file.
+"""Just enough of GGUF (version 3, little-endian) to take weights and a tokenizer out of a file.
 
-Source: the format's specification in the ggml repository. Q8_0 is blocks of 32 values: one fp16 scale, 32 int8.
+Source: the format's specification in the ggml repository. Blocks of 32 values: Q8_0 one fp16 scale and 32 int8; Q4_1
+an fp16 scale and minimum and 32 nibbles, the low ones first.
 """
 
+import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,10 @@ import numpy.typing as npt
 MAGIC = b"GGUF"
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-Q8_0, Q8_BLOCK = 8, 32
+F32, F16, Q4_1, Q8_0 = 0, 1, 3, 8
+BLOCK = 32
+_Q8 = np.dtype([("scale", "<f2"), ("values", "i1", (BLOCK,))])
+_Q4 = np.dtype([("scale", "<f2"), ("least", "<f2"), ("nibbles", "u1", (BLOCK // 2,))])
 
 
 @dataclass(frozen=True)
@@ -25,15 +30,33 @@ class Gguf:
     fields: dict[str, Any]
     tensors: dict[str, tuple[tuple[int, ...], int, int]]
 
-    def q8_rows(self, name: str, rows: int) -> npt.NDArray[np.float32]:
-        """The first `rows` rows of a Q8_0 matrix, as fp32."""
-        (width, total), kind, offset = self.tensors[name]
-        if kind != Q8_0 or rows > total:
-            raise ValueError(f"{name} is of type {kind} with {total} rows, wanted: Q8_0 with at least {rows}")
-        block = np.dtype([("scale", "<f2"), ("values", "i1", (Q8_BLOCK,))])
-        data = np.memmap(self.path, block, "r", offset, (rows, width // Q8_BLOCK))
-        wide = data["values"].astype(np.float32) * data["scale"].astype(np.float32)[..., None]
-        return wide.reshape(rows, width)
+    def rows(self, name: str, count: int | None = None) -> npt.NDArray[np.float32]:
+        """A vector [n] or the first `count` rows of a matrix [rows, columns] (None: all) in fp32. ValueError names a
+        type that is not read, or rows that are not there."""
+        if name not in self.tensors:
+            raise ValueError(f"{self.path.name} holds no tensor {name!r}")
+        sizes, kind, offset = self.tensors[name]
+        width, total = sizes[0], math.prod(sizes[1:])
+        wanted = total if count is None else count
+        if wanted > total:
+            raise ValueError(f"{name} has {total} rows, {wanted} are wanted")
+        if kind in (F32, F16):
+            found = np.memmap(self.path, "<f4" if kind == F32 else "<f2", "r", offset, (wanted, width))
+            return found.astype(np.float32).reshape(*((wanted,) if len(sizes) > 1 else ()), width)
+        if kind not in (Q8_0, Q4_1) or width % BLOCK:
+            raise ValueError(
+                f"{name} is of type {kind}, {width} wide; read are F32, F16, Q8_0 and Q4_1 in whole blocks"
+            )
+        data = np.memmap(self.path, _Q8 if kind == Q8_0 else _Q4, "r", offset, (wanted, width // BLOCK))
+        if kind == Q8_0:
+            wide = data["values"].astype(np.float32)
+        else:
+            nibbles = data["nibbles"]
+            wide = np.concatenate([nibbles & 15, nibbles >> 4], -1).astype(np.float32)
+        wide *= data["scale"].astype(np.float32)[..., None]
+        if kind == Q4_1:
+            wide += data["least"].astype(np.float32)[..., None]
+        return wide.reshape(wanted, width)
 
 
 def read_gguf(path: Path) -> Gguf:

@@ -54,6 +54,31 @@ def label_logits(
     return hidden @ embedding[label_ids].T.float(), views
 
 
+def text_states(model: Hybrid, embedding: Tensor, tokens: Tensor, lengths: Tensor) -> list[Tensor]:
+    """States [B, T, d] after each block, of texts [B, T] padded on the right, without branches."""
+    mask, turn = text_layout(model, tokens, lengths)
+    h, found = F.embedding(tokens, embedding), []
+    for block in model.blocks:
+        h = text_block(cast(Block, block), h, mask, turn)
+        found.append(h)
+    return found
+
+
+def text_layout(model: Hybrid, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """(mask [B, T, 1], angles of the positions) that `text_block` takes."""
+    at = torch.arange(tokens.shape[1], device=tokens.device)
+    return (at < lengths[:, None])[..., None], _turn(at[None], _rates(model, tokens.device))
+
+
+def text_block(block: Block, h: Tensor, mask: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    x = _norm(h, block.mixer_norm)
+    if isinstance(block.mixer, GatedDeltaNet):
+        mixed = _delta_text(block.mixer, x, mask)[0]
+    else:
+        mixed = _attention_text(block.mixer, x, turn)[0]
+    return _mlp(block, h + mixed, 0.0)
+
+
 def next_token_loss(views: Tensor, embedding: Tensor, spread: Tensor, batch: Batch, rows: int) -> Tensor:
     """Mean cross-entropy of the views' next tokens at `rows` places drawn at random; `spread` [d] scales the states."""
     B, T = batch.views.shape
@@ -74,7 +99,7 @@ def _layout(model: Hybrid, batch: Batch, dropout: float) -> _Layout:
     own = (inner[:, None] >= inner).repeat(N, N) & torch.block_diag(*[torch.ones(L, L, device=device)] * N).bool()
     reach = torch.cat([seen[:, None].expand(B, N * L, T), own.expand(B, N * L, N * L)], dim=2)
     places = batch.view_lengths[:, None] + torch.arange(config.linear_conv_kernel_dim - 1, device=device)
-    rates = config.rope_theta ** (-torch.arange(0, config.rotary_dim, 2, device=device).float() / config.rotary_dim)
+    rates = _rates(model, device)
     start = batch.view_lengths.repeat_interleave(N)[:, None] + inner
     return _Layout(
         view_mask=seen[..., None],
@@ -85,6 +110,11 @@ def _layout(model: Hybrid, batch: Batch, dropout: float) -> _Layout:
         branch_turn=_turn(start, rates),
         dropout=dropout,
     )
+
+
+def _rates(model: Hybrid, device: torch.device) -> Tensor:
+    c = model.config
+    return c.rope_theta ** (-torch.arange(0, c.rotary_dim, 2, device=device).float() / c.rotary_dim)
 
 
 def _turn(positions: Tensor, rates: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,14 +144,19 @@ def _norm(x: Tensor, norm: RMSNorm) -> Tensor:
 
 def _delta(mixer: GatedDeltaNet, views: Tensor, branches: Tensor, layout: _Layout) -> tuple[Tensor, Tensor]:
     B, N = len(views), len(branches) // len(views)
-    u, *gates = mixer.in_proj(views)
-    padded = F.pad(u, (0, 0, mixer.conv.shape[1] - 1, 0))
-    out, state = _rule(mixer, padded, gates, layout.view_mask, None)
-    history = padded.gather(1, layout.history[..., None].expand(-1, -1, u.shape[-1])).repeat_interleave(N, 0)
+    out, state, padded = _delta_text(mixer, views, layout.view_mask)
+    history = padded.gather(1, layout.history[..., None].expand(-1, -1, padded.shape[-1])).repeat_interleave(N, 0)
     ub, *branch_gates = mixer.in_proj(branches)
     forked = state[:, None].expand(B, N, *state.shape[1:]).flatten(0, 1)
     branch_out, _ = _rule(mixer, torch.cat([history, ub], 1), branch_gates, layout.branch_mask, forked)
     return out, branch_out
+
+
+def _delta_text(mixer: GatedDeltaNet, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(mixed rows, last state, the convolution's inputs with their zeros before them)."""
+    u, *gates = mixer.in_proj(x)
+    padded = F.pad(u, (0, 0, mixer.conv.shape[1] - 1, 0))
+    return *_rule(mixer, padded, gates, mask, None), padded
 
 
 def _rule(
@@ -199,15 +234,21 @@ def _unit(x: Tensor) -> Tensor:
 
 def _attention(mixer: GatedAttention, views: Tensor, branches: Tensor, layout: _Layout) -> tuple[Tensor, Tensor]:
     B = len(views)
-    q, gate, k, v = _heads(mixer, views, layout.view_turn)
-    many: dict[str, Any] = {"enable_gqa": q.shape[1] != k.shape[1]}
-    out = F.scaled_dot_product_attention(q, k, v, is_causal=True, **many)
+    out, k, v = _attention_text(mixer, views, layout.view_turn)
     qb, gate_b, kb, vb = (_joined(x, B) for x in _heads(mixer, branches, layout.branch_turn))
     keys, values = torch.cat([k, kb], 2), torch.cat([v, vb], 2)
-    if many["enable_gqa"]:  # the kernels that take a mask want equal heads
-        keys, values = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (keys, values))
+    if qb.shape[1] != k.shape[1]:  # the kernels that take a mask want equal heads
+        keys, values = (x.repeat_interleave(qb.shape[1] // k.shape[1], 1) for x in (keys, values))
     branch_out = F.scaled_dot_product_attention(qb, keys, values, attn_mask=layout.reach)
-    return _merged(mixer, out, gate), _merged(mixer, branch_out, gate_b).view(branches.shape)
+    return out, _merged(mixer, branch_out, gate_b).view(branches.shape)
+
+
+def _attention_text(mixer: GatedAttention, x: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """(mixed rows, keys and values [B, heads, T, D])."""
+    q, gate, k, v = _heads(mixer, x, turn)
+    many: dict[str, Any] = {"enable_gqa": q.shape[1] != k.shape[1]}
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True, **many)
+    return _merged(mixer, out, gate), k, v
 
 
 def _heads(mixer: GatedAttention, x: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

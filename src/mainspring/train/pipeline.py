@@ -7,7 +7,6 @@ folder and not done again.
     out/model        the trained model
 """
 
-import dataclasses
 import json
 import math
 import shutil
@@ -36,6 +35,7 @@ from mainspring.train.parameters import Trainable, add_lora, config_of, fresh
 from mainspring.train.skeleton import VIEW_TOKENS, write_scoring, write_skeleton
 from mainspring.train.smollm2 import load_table
 from mainspring.train.splits import CALIBRATION
+from mainspring.train.updates import remember
 
 Say = Callable[[str], None]
 
@@ -46,7 +46,7 @@ def train_scorer(
     """The trained model's folder, None where the time was up first: the same call goes on from there."""
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     started = time.monotonic()
-    _remember(config)
+    remember(config, config.out)
     skeleton = _skeleton(config)
     data = _data(config, skeleton, say)
     trained = _trainable(config, skeleton, data)
@@ -63,16 +63,6 @@ def train_scorer(
     folder = _finish(config, run, skeleton, data)
     say(f"model in {folder}")
     return folder
-
-
-def _remember(config: Config) -> None:
-    """The config beside what it made; a run folder of another config is refused."""
-    config.out.mkdir(parents=True, exist_ok=True)
-    path = config.out / "config.json"
-    now = json.dumps(dataclasses.asdict(config), default=str, indent=2)
-    if path.is_file() and path.read_text() != now:
-        raise ValueError(f"{config.out} holds a run of another config: remove it or name another folder")
-    path.write_text(now)
 
 
 def _skeleton(config: Config) -> Path:

@@ -60,7 +60,7 @@ def cut_tokenizer(source: Gguf, size: int) -> str:
 def cut_table(source: Gguf, size: int, width: int) -> dict[str, torch.Tensor]:
     """`rows` int8 [size, width] and their fp16 `scale` [size]; rows are scaled to unit variance before rounding."""
     ordinary = size - len(CONTROL)
-    rows = source.q8_rows("token_embd.weight", SOURCE_CONTROL + ordinary)[SOURCE_CONTROL:]
+    rows = source.rows("token_embd.weight", SOURCE_CONTROL + ordinary)[SOURCE_CONTROL:]
     tokens = source.fields["tokenizer.ggml.tokens"][SOURCE_CONTROL : SOURCE_CONTROL + ordinary]
     places = {token: number for number, token in enumerate(tokens)}
     rows = np.concatenate([rows, rows[[places[word] for word in CONTROL.values()]]]).astype(np.float64)

@@ -1,0 +1,114 @@
+"""One TOML file -> one frozen record; every key has a default but `out` and `teacher`.
+
+out = "build/writer"          # run folder: texts, checkpoints, the model
+teacher = "build/teacher"     # folder of the teacher's packed parts, or its GGUF file
+sources = "data/sources"      # archives and tokenizer, as shipped
+[shape]                       # of the student
+[writing]                     # how much text the teacher writes, and how
+[training]                    # length, rates, losses
+"""
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mainspring.errors import InputError
+from mainspring.train.config import Pace, read_table
+
+
+@dataclass(frozen=True)
+class WriterShape:
+    hidden_size: int = 384
+    intermediate_size: int = 1024
+    num_hidden_layers: int = 8
+    attention_every: int = 4  # layer of full attention, the others are GatedDeltaNet
+    num_attention_heads: int = 6
+    num_key_value_heads: int = 2
+    linear_heads: int = 6
+    context: int = 2048  # positions
+    from_layers: bool = True  # whether layers start from the teacher's; embeddings do in any case
+
+
+@dataclass(frozen=True)
+class Writing:
+    chats: int = 400_000  # asked for; about six in ten are kept
+    invented: float = 0.6  # share of them whose prompt the teacher writes too
+    per_shard: int = 20_000
+    rows: int = 2048  # texts at once
+    capacity: int = 384  # teacher tokens of a chat with everything
+    most_asked: int = 60  # tokens of a prompt the teacher wrote
+    follow: float = 0.15  # share of replies that get a second question
+    temperature: float = 0.8
+    least: float = 0.05  # of the likeliest token's probability
+    share: float = 1.0  # of the shipped conversations
+    system: str = "You are a helpful assistant. Answer in plain English, in a few sentences."
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Distilling(Pace):
+    epochs: float = 4.0
+    tokens: int = 32_768
+    rate: float = 2e-3
+    muon: bool = True
+    keep_best: bool = True
+    average: float = 0.998
+    view_tokens: int = 448  # of a chat, in student tokens
+    states: float = 1.0  # first weight of the states' loss; falls to 0 over the first third
+    asked: float = 0.25  # weight of the user's tokens
+    ahead: float = 0.3  # weight of the MTP head's loss
+    rounding: float = 0.1  # last share of the training, in which matrices are rounded as they will be stored
+    looks: int = 10
+    look_chats: int = 256
+
+
+@dataclass(frozen=True)
+class DistillConfig:
+    out: Path
+    teacher: Path
+    sources: Path = Path("data/sources")
+    shape: WriterShape = field(default_factory=WriterShape)
+    writing: Writing = field(default_factory=Writing)
+    training: Distilling = field(default_factory=Distilling)
+
+
+def read_distill(path: Path) -> DistillConfig:
+    """Paths are relative to the working directory. InputError names the key at fault."""
+    try:
+        raw: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}", param="config") from None
+    for name, what in (("out", "the run folder"), ("teacher", "the packed teacher or its GGUF file")):
+        if not isinstance(raw.get(name), str):
+            raise InputError(f"{path} lacks {name!r}, {what}", param="config")
+    for name, kind in (("shape", WriterShape), ("writing", Writing), ("training", Distilling)):
+        raw[name] = read_table(kind, raw.get(name, {}), name)
+    for name in ("out", "teacher", "sources"):
+        if name in raw:
+            raw[name] = Path(raw[name])
+    config: DistillConfig = read_table(DistillConfig, raw, "")
+    _check(config)
+    return config
+
+
+def _check(config: DistillConfig) -> None:
+    s, w, t = config.shape, config.writing, config.training
+    limits: tuple[tuple[str, float, float, float], ...] = (
+        ("shape.num_hidden_layers", s.num_hidden_layers, 1, 64),
+        ("shape.hidden_size", s.hidden_size, 8, 8192),
+        ("shape.context", s.context, 64, 1 << 20),
+        ("writing.chats", w.chats, 1, 10_000_000),
+        ("writing.per_shard", w.per_shard, 1, 1_000_000),
+        ("writing.rows", w.rows, 1, 65_536),
+        ("writing.capacity", w.capacity, 32, 8192),
+        ("writing.invented", w.invented, 0, 1),
+        ("writing.temperature", w.temperature, 0.01, 10),
+        ("writing.least", w.least, 0, 1),
+        ("training.rounding", t.rounding, 0, 1),
+        ("training.tokens", t.tokens, 1, 1 << 24),
+        ("training.look_chats", t.look_chats, 1, 100_000),
+    )
+    for name, value, least, most in limits:
+        if not least <= value <= most:
+            raise InputError(f"{value} is not between {least} and {most}", param=name)

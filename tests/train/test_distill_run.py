@@ -1,0 +1,215 @@
+"""The writer's pipeline with a tiny random teacher: interrupted or not, the same weights; the model writes."""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import load_file
+
+from mainspring.cli import main
+from mainspring.engine.sampling import Sampling
+from mainspring.errors import InputError
+from mainspring.generator import Generator
+from mainspring.model.hybrid import Hybrid
+from mainspring.model.loading import load_hybrid, load_mtp
+from mainspring.model.mtp import MtpHead
+from mainspring.model.quantised import in_groups
+from mainspring.text.bundle import Bundle
+from mainspring.text.tokenizer import Tokenizer
+from mainspring.train import updates
+from mainspring.train.distill import pipeline
+from mainspring.train.distill.config import DistillConfig, Distilling, WriterShape, Writing, read_distill
+from mainspring.train.distill.packed import pack
+from mainspring.train.distill.report import report
+from mainspring.train.distill.run import DistillRun
+from mainspring.train.distill.student import writer_config
+from mainspring.train.distill.teacher import Teacher, TeacherShape
+from mainspring.train.distill.vocabulary import Vocabulary
+from mainspring.train.splits import TRAIN
+from support.gguf import write_tiny_gguf, write_tiny_sources
+
+SHAPE = WriterShape(64, 64, 4, num_attention_heads=2, num_key_value_heads=1, linear_heads=2, context=256)
+WRITING = Writing(chats=160, invented=0.3, per_shard=90, rows=8, capacity=64, share=0.0, system="Be kind.")
+TRAINING = Distilling(epochs=4.0, tokens=512, warmup=5, view_tokens=96, looks=4, look_chats=8, rounding=0.3)
+
+
+def silent(_: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> DistillConfig:
+    folder = tmp_path_factory.mktemp("writer")
+    write_tiny_gguf(folder / "tiny.gguf")
+    pack(folder / "tiny.gguf", folder / "teacher", part_bytes=100_000)
+    sources = write_tiny_sources(folder / "sources")
+    return DistillConfig(folder / "run", folder / "teacher", sources, SHAPE, WRITING, TRAINING)
+
+
+@pytest.fixture(scope="module")
+def trained(config: DistillConfig) -> Path:
+    folder = pipeline.train_writer(config, device="cpu", say=silent)
+    assert folder is not None
+    return folder
+
+
+def run_in(config: DistillConfig, folder: Path) -> DistillRun:
+    """A run on the texts there are, at its start."""
+    folder.mkdir(exist_ok=True)
+    source = pipeline.open_teacher(config)
+    vocabulary = Vocabulary.of(source, Tokenizer.load(config.out / "skeleton", fast=False))
+    corpus = pipeline.read_texts(config, vocabulary, pipeline.hidden_turns(config, source))
+    run = pipeline.make_run(config, source, Teacher(source), vocabulary, corpus, "cpu", silent)
+    run.folder, run.log, run.best.path = folder, folder / "log.jsonl", folder / "best.pt"
+    return run
+
+
+def test_the_model_is_four_bit_with_a_drafting_head_and_loads(trained: Path) -> None:
+    stored = load_file(trained / "model.safetensors")
+    assert stored["model.embed_tokens.weight"].dtype == torch.uint8
+    assert json.loads((trained / "config.json").read_text())["mtp_num_hidden_layers"] == 1
+    model, bundle = load_hybrid(trained), Bundle.load(trained)
+    assert load_mtp(trained) is not None
+    assert model.config.eos_token_ids == (bundle.tokenizer.control["<|end|>"],)
+    assert bundle.tokenizer.vocab_size == model.config.vocab_size
+
+
+def test_the_loss_falls(config: DistillConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The divergence by a fifth at least, and the states come nearer."""
+    monkeypatch.setattr(updates, "LOG_EVERY", 5)
+    longer = dataclasses.replace(config, training=dataclasses.replace(TRAINING, epochs=20.0))
+    run = run_in(longer, tmp_path / "run")
+    run.train(say=silent, stop_at=40)
+    entries = [json.loads(line) for line in run.log.read_text().splitlines() if '"loss"' in line]
+    assert len(entries) == 8
+    assert entries[-1]["loss"] < 0.8 * entries[0]["loss"]
+    assert entries[-1]["states"] < entries[0]["states"]
+    assert entries[-1]["ahead"] < entries[0]["ahead"]
+
+
+def test_cut_between_shards_and_steps_it_ends_with_the_same_weights(
+    config: DistillConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = dataclasses.replace(config, out=tmp_path / "again")
+    assert pipeline.train_writer(again, device="cpu", say=silent, stop_after_s=0.0) is None
+    assert pipeline.train_writer(again, device="cpu", say=silent, stop_after_s=0.0) is None  # not even a shard
+    made = sorted((config.out / "texts").glob("*.npz"))
+    assert len(made) == 2
+    (again.out / "texts" / made[0].name).write_bytes(made[0].read_bytes())  # cut after the first
+    real = time.monotonic
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(pipeline.time, "monotonic", lambda: float(next(ticks)))
+    assert pipeline.train_writer(again, device="cpu", say=silent, stop_after_s=12.0) is None
+    assert (again.out / "checkpoint.pt").is_file()
+    assert load_hybrid(again.out / "partial").config.vocab_size > 0
+    monkeypatch.setattr(pipeline.time, "monotonic", real)
+    assert pipeline.train_writer(again, device="cpu", say=silent) is not None
+    for name, before in load_file(trained / "model.safetensors").items():
+        assert torch.equal(before, load_file(again.out / "model" / "model.safetensors")[name]), name
+
+
+def test_six_steps_equal_three_and_three_bit_for_bit(config: DistillConfig, trained: Path, tmp_path: Path) -> None:
+    whole, first, second = (run_in(config, tmp_path / name) for name in ("whole", "cut", "cut"))
+    whole.train(say=silent, stop_at=6)
+    first.train(say=silent, stop_at=3)
+    assert second.resume()
+    second.train(say=silent, stop_at=6)
+    assert second.place.step == 6
+    for name, p in whole.parameters.items():
+        assert torch.equal(p, second.parameters[name]), name
+        assert torch.equal(whole.average[name], second.average[name]), name
+
+
+def test_the_report_says_what_was_found_and_the_card_repeats_it(config: DistillConfig, trained: Path) -> None:
+    found = report(config, asked=6, most=12, say=silent)
+    marks = found["marks"]
+    assert marks["prompts"] == 6
+    assert 0 <= marks["stopped"] <= 1
+    assert 0 < marks["tokens"] <= 12
+    assert marks["training"]["chats"] > 0
+    # Tiny, random and hardly trained, it is worse than its teacher on its teacher's own text.
+    assert marks["writer_bits_per_byte"] > marks["teacher_bits_per_byte"] > 0
+    samples = json.loads((trained / "report.json").read_text())["samples"]
+    card = (trained / "README.md").read_text()
+    assert f"{marks['stopped']:.1%}" in card
+    assert all(" ".join(sample["prompt"].split()) in card for sample in samples)
+    assert report(config, asked=6, most=12, say=silent) == found
+
+
+def test_it_writes(trained: Path) -> None:
+    generator = Generator.from_pretrained(trained, threads=1)
+    found = generator.generate("Hello", max_tokens=8, sampling=Sampling(temperature=0.7, seed=1))
+    assert 1 <= len(found.tokens) <= 8
+
+
+def test_the_command_packs_stops_and_goes_on(config: DistillConfig, tmp_path: Path) -> None:
+    written = {"out": str(tmp_path / "run"), "teacher": str(tmp_path / "parts"), "sources": str(config.sources)}
+    shape = "\n".join(f"{key} = {value}" for key, value in dataclasses.asdict(SHAPE).items() if key != "from_layers")
+    lines = [*(f"{key} = {json.dumps(value)}" for key, value in written.items()), "[shape]", shape]
+    lines += ["[writing]", "chats = 40", "rows = 8", "capacity = 64", "share = 0.0", "invented = 0.0"]
+    lines += ["[training]", "epochs = 1.0", "tokens = 512"]
+    path = tmp_path / "tiny.toml"
+    path.write_text("\n".join(lines))
+    runner = CliRunner()
+    packed = runner.invoke(main, ["train", "distill", str(path), "--pack", str(config.out.parent / "tiny.gguf")])
+    assert packed.exit_code == 0, packed.output
+    assert "1 parts" in packed.output
+    cut = runner.invoke(main, ["train", "distill", str(path), "--device", "cpu", "--minutes", "0"])
+    assert cut.exit_code == 75, cut.output
+    done = runner.invoke(main, ["train", "distill", str(path), "--device", "cpu"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "param"),
+    [
+        ('teacher = "t"', "config"),
+        ('out = "o"', "config"),
+        ('out = "o"\nteacher = "t"\nwhat = 1', "what"),
+        ('out = "o"\nteacher = "t"\n[writing]\nrows = 0', "writing.rows"),
+        ('out = "o"\nteacher = "t"\n[training]\nrounding = 2.0', "training.rounding"),
+        ('out = "o"\nteacher = "t"\n[shape]\nhidden_size = "wide"', "shape.hidden_size"),
+    ],
+)
+def test_a_config_at_fault_names_the_key(tmp_path: Path, text: str, param: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_distill(tmp_path / "config.toml")
+    assert caught.value.param == param
+
+
+def test_the_shipped_config_is_read_and_makes_at_most_16_mb() -> None:
+    config = read_distill(Path(__file__).parents[2] / "configs" / "writer.toml")
+    teacher = TeacherShape(49_152, 576, 1536, 30, 9, 3, 64, 100_000.0, 1e-5)
+    with torch.device("meta"):
+        shape = writer_config(config.shape, teacher, 22_000, 21_988)
+        model, mtp = Hybrid(shape), MtpHead(shape)
+    size = 0.0
+    for p in [*model.parameters(), *mtp.parameters()]:
+        size += p.numel() * (4.5 / 8 if p.dim() == 2 and in_groups(*p.shape) else 4)
+    assert 14e6 < size < 15.5e6
+
+
+def test_held_out_prompts_are_not_trained_on(config: DistillConfig, trained: Path) -> None:
+    corpus = run_in(config, config.out).corpus
+    texts = {split: set() for split in (0, 1, 2)}  # type: ignore[var-annotated]
+    for number, split in enumerate(corpus.split.tolist()):
+        tokens = corpus.aligned.student[number].tolist()
+        texts[split].add(tuple(tokens[: tokens.index(corpus.end)]))
+    assert all(texts.values())
+    assert not texts[TRAIN] & (texts[1] | texts[2])
+    trains = np.concatenate(corpus.epoch(0, seed=0, tokens=512))
+    assert set(corpus.split[trains[trains >= 0]].tolist()) == {TRAIN}
+    assert len(trains[trains >= 0]) == (corpus.split == TRAIN).sum()
+
+
+def test_a_run_folder_of_another_config_is_refused(config: DistillConfig, trained: Path) -> None:
+    other = dataclasses.replace(config, training=dataclasses.replace(TRAINING, rate=1.0))
+    with pytest.raises(ValueError, match="another config"):
+        pipeline.train_writer(other, device="cpu", say=silent)
