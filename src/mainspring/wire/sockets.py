@@ -51,6 +51,8 @@ async def _connect(family: int, address: Address) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
+        # asyncio sets it on sockets of its own making alone: small frames would wait 40 ms for an acknowledgement.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:
         sock.close()
