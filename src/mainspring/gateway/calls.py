@@ -18,13 +18,15 @@ Floats = npt.NDArray[np.float64]
 
 class Terms(Struct, frozen=True, kw_only=True):
     """On whose behalf and how urgently. `tenant` names the key ("" without keys); `due_s` is on the gateway's clock,
-    None: no deadline of the caller's. `accepted(predicted_s)` is called once the router took the request."""
+    None: no deadline of the caller's. `ready()` is called once there are tokens, `accepted(predicted_s)` once the
+    router took the request."""
 
     request_id: str
     slo: str
     tenant: str = ""
     due_s: float | None = None
     trace: str = ""
+    ready: Callable[[], None] | None = None
     accepted: Callable[[float], None] | None = None
 
 

@@ -92,6 +92,7 @@ class Front:
             await answer.fail(InternalError("internal fault"))
         finally:
             del self._tasks[task]
+            visit.leave_line()
             gateway.counts.buffered_bytes -= visit.held_bytes
             self._finish(visit, scope, answer)
 
