@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -74,7 +75,7 @@ def _hold_values(visit: Visit, body: bytes) -> None:
     within texts counts too, which is right on the safe side. TooLargeError, BusyError."""
     limits, counts = visit.gateway.config.limits, visit.gateway.counts
     most = limits.buffered_mib << 20
-    size = POINTER_BYTES * body.count(b",") + CONTAINER_BYTES * (body.count(b"[") + body.count(b"{"))
+    size = POINTER_BYTES * _count(body, ord(","), 0) + CONTAINER_BYTES * _count(body, ord("{"), ord("{") ^ ord("["))
     if visit.held_bytes + size > most:
         raise TooLargeError("limits.buffered_mib: so many values would fill it", limit=most,
                             actual=visit.held_bytes + size, param="body")  # fmt: skip
@@ -83,6 +84,12 @@ def _hold_values(visit: Visit, body: bytes) -> None:
                         limit=limits.buffered_mib)  # fmt: skip
     visit.held_bytes += size
     counts.buffered_bytes += size
+
+
+def _count(body: bytes, char: int, either: int) -> int:
+    """Of `char` in `body`, with the bits of `either` or without: several times as fast as `bytes.count`."""
+    values = np.frombuffer(body, np.uint8)
+    return int(np.count_nonzero((values | either if either else values) == char))
 
 
 def _too_large(most: int, size: int) -> TooLargeError:

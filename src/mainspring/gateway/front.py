@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Router
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from mainspring.errors import MainspringError
@@ -54,6 +55,11 @@ class Front:
         self._router = Router(routes, redirect_slashes=False)
         paths = {getattr(route, "path", "") for route in routes}
         self._paths = {path for path in paths if "{" not in path}
+        self._posts = {
+            route.path: route.endpoint
+            for route in routes
+            if isinstance(route, Route) and route.path in self._paths and route.methods == {"POST"}
+        }
         self._tasks: dict[asyncio.Task[Any], Visit] = {}
         config = gateway.config
         self._hosts = LOOPBACK | {config.host.lower(), *(host.lower() for host in config.hosts)}
@@ -120,7 +126,12 @@ class Front:
         gateway.pressure.check(visit.began_s, gateway.counts.open - 1)
         gateway.ledger.enter(visit.key, visit.began_s)
         try:
-            await self._router(scope, receive, answer.send)
+            endpoint = self._posts.get(visit.path)
+            if endpoint is None:
+                await self._router(scope, receive, answer.send)
+            else:  # what a router adds to this is for errors, which are answered here
+                response = await endpoint(Request(scope, receive, answer.send))
+                await response(scope, receive, answer.send)
         finally:
             gateway.ledger.leave(visit.key)
 
@@ -187,6 +198,8 @@ class _Answer:
             if visit.slo:
                 extra.append((b"x-slo-class", visit.slo.encode("ascii", "replace")))
             message["headers"] = [*message["headers"], *extra]
+            await self._send(message)  # they go out with the body's first bytes
+            return
         try:
             async with asyncio.timeout(self._send_s):
                 await self._send(message)

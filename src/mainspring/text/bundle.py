@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mainspring.errors import ModelError, TooLargeError
-from mainspring.text.chat import Chat, text_of
+from mainspring.text.chat import Chat, Segments, text_of
 from mainspring.text.cut import render_cut
 from mainspring.text.fast import EncodeMany, Ids
 from mainspring.text.folder import Files, read_folder
@@ -107,7 +107,8 @@ class Bundle:
         return self.view_of(rendered, span, limit_tokens=limit_tokens, on_overflow=on_overflow, choice=choice)
 
     def rendered(self, span: Span, *, choice: int = 0) -> Rendered:
-        """The first half of `view`, all but the tokens: they are made of `chat.texts(rendered.pieces)`."""
+        """The first half of `view`, all but the tokens: they are made of
+        `chat.segments(rendered.pieces)`."""
         return settle(self.chat, span, choice)
 
     def view_of(
@@ -119,11 +120,13 @@ class Bundle:
         on_overflow: Literal["refuse", "cut"] = "refuse",
         choice: int = 0,
         encode: EncodeMany | None = None,
+        segments: Segments | None = None,
     ) -> View:
-        """The second half. `encode` gives the ids of texts where the caller has them."""
+        """The second half. `encode` gives the ids of texts, and `segments` are those of the first, where the caller has
+        them."""
         limit = self.limit_tokens if limit_tokens is None else limit_tokens
         try:
-            return finish(self.chat, rendered, span, self._suffix_text, choice, limit, encode=encode)
+            return finish(self.chat, rendered, span, self._suffix_text, choice, limit, encode=encode, segments=segments)
         except TooLargeError:
             if on_overflow == "refuse":
                 raise
