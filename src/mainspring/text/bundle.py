@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mainspring.errors import ModelError, TooLargeError
 from mainspring.text.chat import Chat, Segments, text_of
 from mainspring.text.cut import render_cut
+from mainspring.text.familiarity import Familiarity
 from mainspring.text.fast import EncodeMany, Ids
 from mainspring.text.folder import Files, read_folder
 from mainspring.text.guard import ControlFinder, Piece
@@ -89,6 +90,11 @@ class Bundle:
     def limit_tokens(self) -> int:
         """Of a view, where the caller sets none."""
         return self.scoring.limits.view_tokens or self.files.context_tokens or DEFAULT_VIEW_TOKENS
+
+    @cached_property
+    def familiarity(self) -> Familiarity | None:
+        """None where the folder has none. ModelError."""
+        return Familiarity.read(self.files.familiarity) if self.files.familiarity else None
 
     @cached_property
     def _suffix_text(self) -> str:
@@ -210,7 +216,7 @@ def _texts(question: Question) -> list[Any]:
 
 
 def _hash(files: Files, scoring: Scoring) -> str:
-    content = {
+    content: dict[str, Any] = {
         "tokenizer": msgspec.json.decode(files.tokenizer),
         "template": files.template,
         "variables": files.variables,
@@ -218,4 +224,6 @@ def _hash(files: Files, scoring: Scoring) -> str:
         "eos_ids": files.eos_ids,
         "context_tokens": files.context_tokens,
     }
+    if files.familiarity:  # those without keep the hash that they had
+        content["familiarity"] = hashlib.sha256(files.familiarity).hexdigest()
     return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
