@@ -40,6 +40,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS = frozenset({"/", "/health", "/health/ready", "/version", "/openapi.json", "/favicon.ico"})
 OPEN_PREFIX = "/assets/"
 HEALTH = "/health"
+UNLOGGED = frozenset({"/health", "/health/ready", "/metrics"})
+"""Asked every few seconds by machines: a line where they are refused."""
 GONE = 499
 CORS_METHODS = b"GET, POST, OPTIONS"
 CORS_AGE_S = b"600"
@@ -162,10 +164,11 @@ class Front:
         gateway = self.gateway
         took_s = gateway.now_s() - visit.began_s
         gateway.counts.end(visit.route, answer.status, visit.code)
-        if scope["method"] != "POST":
+        if scope["method"] == "POST":
+            operation = "score" if surface_of(visit.path) == "scoring" else "other"
+            gateway.metrics.finished(operation, visit.slo or "none", visit.code or "ok", took_s)
+        elif visit.path in UNLOGGED and not visit.code:
             return
-        operation = "score" if surface_of(visit.path) == "scoring" else "other"
-        gateway.metrics.finished(operation, visit.slo or "none", visit.code or "ok", took_s)
         fields: dict[str, object] = {
             "request_id": visit.request_id, "method": scope["method"], "route": visit.route, "status": answer.status,
             "ms": round(1000.0 * took_s, 2), "class": visit.slo, "key": visit.key.name,

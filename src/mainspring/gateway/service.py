@@ -141,6 +141,7 @@ class Gateway:
             label_ids=_bytes(branches.label_ids), trace=call.terms.trace,
         )  # fmt: skip
         logits = await self._submit(submit, call.terms, stages, made.input_tokens)
+        near = await self.pool.run(lambda: assembler.near(branches)) if call.want_familiarity else None
         return Scored(
             model=call.model or self.catalogue.label(model),
             rows=tuple(assembler.rows(call.questions, branches, logits)),
@@ -150,6 +151,7 @@ class Gateway:
             stages=stages,
             format=made.format,
             view=made.view if call.want_view else None,
+            familiarity=near,
         )
 
     async def _assembled(self, assembler: Assembler, call: ScoreCall, limits: Limits, stages: Stages) -> Assembled:
