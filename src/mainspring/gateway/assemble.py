@@ -99,7 +99,7 @@ class Assembler:
         return cls(Bundle.unpack(data))
 
     def near(self, branches: Branches) -> tuple[float, ...] | None:
-        """Familiarity of each branch, as `Scorer` has it, in half a millisecond each; None where the bundle can't tell."""
+        """Familiarity of each branch, as `Scorer` has it, in half a millisecond each; None: the bundle can't tell."""
         if self.familiarity is None:
             return None
         each = np.split(branches.tokens, np.cumsum(branches.lengths)[:-1])
