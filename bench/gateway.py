@@ -68,9 +68,10 @@ class Service:
         return log
 
     def pin(self, core: int, pid: int = 0) -> None:
-        """`pid` 0: whoever calls."""
+        """`pid` 0: whoever calls. All threads: those that are there keep their core when the first one changes its."""
         if self._pinned:
-            os.sched_setaffinity(pid, {core % (os.cpu_count() or 1)})
+            for thread in Path(f"/proc/{pid or os.getpid()}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), {core % (os.cpu_count() or 1)})
 
     def url(self, log: Path) -> str:
         """Where the process that writes this log listens."""

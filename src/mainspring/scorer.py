@@ -116,7 +116,7 @@ class Scorer:
             Bundle.load(folder),
             Engine(open_backend(folder, device, threads=threads), cache_bytes=cache_bytes),
         )
-        return cls(bundle, engine, Familiarity.load(folder))
+        return cls(bundle, engine, bundle.familiarity)
 
     @classmethod
     def embedded(cls, *, cache_bytes: int = DEFAULT_CACHE_BYTES, threads: int | None = None) -> "Scorer":

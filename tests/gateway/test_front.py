@@ -228,6 +228,21 @@ def test_logs_hold_no_text_and_one_line_a_request(caplog: pytest.LogCaptureFixtu
     assert any(line["message"] == "a fault of ours" and "KeyError" in line["at"] for line in lines)
 
 
+def test_who_reads_has_a_line_too_and_probes_only_where_they_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        async with served() as s:
+            for path in ("/v1/models", "/status", "/secret-path", "/health", "/health/ready", "/metrics"):
+                await s.get(path)
+            assert (await s.get("/metrics", host="elsewhere.example")).status == 421
+
+    with caplog.at_level(logging.INFO):
+        play(scene())
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+    mine = [(line["method"], line["route"], line["status"]) for line in lines if line["message"] == "request"]
+    assert mine == [("GET", "/v1/models", 200), ("GET", "/status", 200), ("GET", "other", 404), ("GET", "other", 421)]
+    assert "secret-path" not in json.dumps(lines)
+
+
 def test_a_line_of_the_log_is_one_line() -> None:
     record = logging.LogRecord("x", logging.INFO, "f", 1, "a\nb\x1b[31m", None, None)
     text = JsonFormatter().format(record)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from mainspring.fleet.admission import MAX_LABELS
 from mainspring.gateway.routes._questions import confidence, expected
 from mainspring.text.bundle import Bundle
 from mainspring.wire import messages as m
@@ -179,6 +180,36 @@ def test_items_are_branches_of_one_query() -> None:
     play(scene())
 
 
+@pytest.mark.parametrize("item_first", [False, True])
+def test_without_softmax_scores_are_shares_of_the_whole_vocabulary(item_first: bool) -> None:
+    """Every id of it is asked for, once; shares among the labels follow from these."""
+    bundle = Bundle.unpack(packed()[1])
+    size = bundle.tokenizer.vocab_size
+
+    async def scene() -> None:
+        async with served() as s:
+            asked = ITEMS | {"item_first": item_first, "label_token_ids": [5, 3, size - 1]}
+            reply = await s.post("/v1/score", asked)
+            assert reply.status == 200, reply.body
+            assert len(s.fleet.submits) == 3
+            for submit, row in zip(s.fleet.submits, reply.json["scores"], strict=True):
+                assert m.u32(submit.label_ids).tolist() == list(range(size))
+                assert m.u32(submit.label_counts).max() <= MAX_LABELS
+                logits = m.f32(logits_of(submit)).astype(np.float64)
+                every = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+                assert row == pytest.approx(every[[5, 3, size - 1]].tolist(), rel=1e-9)
+                assert sum(row) < 0.9
+            first = await s.post("/v1/generative_scoring", asked | {"apply_softmax": False})
+            assert [each["score"] for each in first.json["data"]] == [row[0] for row in reply.json["scores"]]
+            tokens = sum(len(bundle.tokenizer.encode_text(each)) if isinstance(each, str) else 2
+                         for each in ITEMS["items"])  # fmt: skip
+            query = len(bundle.tokenizer.encode_text(ITEMS["query"]))
+            wanted = tokens + query * (3 if item_first else 1)
+            assert reply.json["usage"] == {"prompt_tokens": wanted, "total_tokens": wanted, "completion_tokens": 0}
+
+    play(scene())
+
+
 def test_item_first_makes_each_item_a_view() -> None:
     async def scene() -> None:
         async with served() as s:
@@ -194,7 +225,7 @@ def test_item_first_makes_each_item_a_view() -> None:
 @pytest.mark.parametrize(
     ("change", "param"),
     [
-        ({"apply_softmax": False}, "apply_softmax"),
+        ({"apply_softmax": False, "items": ["a"] * 65}, "items"),
         ({"label_token_ids": []}, "label_token_ids"),
         ({"label_token_ids": [10**8]}, "label_token_ids[0]"),
         ({"items": []}, "items"),

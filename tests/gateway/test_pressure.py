@@ -86,6 +86,7 @@ def test_who_is_refused_has_a_turn_of_its_own_and_finds_room_then() -> None:
 
 def test_the_time_to_come_back_is_bounded() -> None:
     pressure = Pressure(late_s=0.05, line_s=0.1)
+    pressure.each_s = 0.005
     beats(pressure, *[1.0] * BEATS)
     for _ in range(20_000):
         with pytest.raises(BusyError) as refused:

@@ -3,12 +3,16 @@
 import asyncio
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
 from mainspring.gateway.config import GatewayLimits
+from mainspring.gateway.routes.scores import FAMILIAR_MOST
 from mainspring.text.bundle import Bundle
+from mainspring.text.formats import read_span
+from mainspring.text.question import Behavior
 from mainspring.wire import messages as m
 from support.fleet import expected
 from support.gateway import BEHAVIORS, CHAT, SCORES, ScriptedFleet, model_status, packed, play, served, until
@@ -44,9 +48,6 @@ def test_what_is_submitted_and_how_it_is_read() -> None:
         async with served() as s:
             reply = await s.post("/v1/scores", SCORES)
             (submit,) = s.fleet.submits
-            from mainspring.text.formats import read_span
-            from mainspring.text.question import Behavior
-
             view = bundle.view(read_span({"span": CHAT}).span)
             branches = bundle.branches([Behavior(each["id"], each["definition"]) for each in BEHAVIORS])
             assert m.u32(submit.view_tokens).tolist() == view.tokens.tolist()
@@ -356,5 +357,45 @@ def test_turns_that_came_before_change_no_score_and_are_kept_by_tenant() -> None
             texts = [text for salt, text in cache._kept if salt == s.gateway.keys.salt("")]
             assert len(texts) == len(cache) > 4
             assert not cache.find(b"another tenant's", texts)
+
+    play(scene())
+
+
+def test_familiarity_is_there_where_it_is_asked_for_as_the_scorer_has_it() -> None:
+    bundle = Bundle.unpack(packed()[1])
+    known = bundle.familiarity
+    assert known is not None
+
+    async def scene() -> None:
+        async with served() as s:
+            reply = await s.post("/v1/scores", SCORES | {"include_familiarity": True})
+            assert reply.status == 200, reply.body
+            branches = bundle.branches([Behavior(each["id"], each["definition"]) for each in BEHAVIORS])
+            found = [row["familiarity"] for row in reply.json["results"]]
+            assert found == [known(branch.tokens) for branch in branches]
+            assert len(set(found)) == 2
+            assert "familiarity" not in (await s.post("/v1/scores", SCORES)).json["results"][0]
+            many = [{"id": str(n), "definition": "the assistant lies"} for n in range(FAMILIAR_MOST + 1)]
+            reply = await s.post("/v1/scores", SCORES | {"include_familiarity": True, "behaviors": many})
+            assert (reply.status, reply.json["param"], reply.json["limit"]) == (422, "include_familiarity", 256)
+
+    play(scene())
+
+
+def test_a_bundle_that_can_not_tell_says_nothing_of_familiarity() -> None:
+    data = packed()[1]
+    files = msgspec.structs.replace(Bundle.unpack(data).files, familiarity=b"")
+    plain = Bundle.of_files(files)
+    assert plain.hash != packed()[0]
+
+    class Plain(ScriptedFleet):
+        async def bundle(self, name: str) -> bytes:  # noqa: ARG002 - there is one
+            return plain.pack()
+
+    async def scene() -> None:
+        async with served(Plain(models=(model_status(bundle=plain.hash),))) as s:
+            reply = await s.post("/v1/scores", SCORES | {"include_familiarity": True})
+            assert reply.status == 200, reply.body
+            assert "familiarity" not in reply.json["results"][0]
 
     play(scene())

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from mainspring.hub import EMBEDDED, model_folder
 from mainspring.text.bundle import Bundle
+from mainspring.text.chat import texts_of
 from mainspring.text.formats import read_span
 from mainspring.text.segments import ENTRY_BYTES, LEAST_CHARS, SegmentCache
 
@@ -61,7 +62,7 @@ def test_a_view_of_known_texts_is_the_view(texts: list[str]) -> None:
     turns = [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
     span = read_span({"input": turns, "output": {"role": "assistant", "content": LONG}}).span
     rendered = bundle.rendered(span)
-    asked = bundle.chat.texts(rendered.pieces)
+    asked = texts_of(bundle.chat.segments(rendered.pieces))
     cache = SegmentCache(1 << 20)
     cache.keep(b"", asked, bundle.tokenizer.encode_texts(asked))
     known = cache.find(b"", asked)

@@ -263,3 +263,19 @@ def test_fast_encoder_that_differs_later_is_left_for_good(
     assert tokenizer.implementation == "tokenizers"
     assert "sampled call" in caplog.text
     assert tokenizer.encode_text("hello").tolist() == right
+
+
+def test_a_sampled_call_is_compared_in_part_and_redone_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference takes milliseconds, and the caller may be an event loop."""
+    monkeypatch.setitem(sys.modules, "fastokens", _fake(2))
+    monkeypatch.setattr(module, "SAMPLE_CHARS", 12)
+    tokenizer = Tokenizer(tiny_tokenizer_json().encode())
+    asked: list[list[str]] = []
+    reference = tokenizer._reference
+    monkeypatch.setattr(tokenizer, "_reference", lambda texts: asked.append(list(texts)) or reference(texts))
+    monkeypatch.setattr(module, "SAMPLE", 1)
+    texts = ["hello hello", "hello", "hello"]
+    right = [TINY_FULL.encode(text).ids for text in texts]
+    assert [ids.tolist() for ids in tokenizer.encode_texts(texts)] == right
+    assert asked == [["hello", "hello"], texts]
+    assert tokenizer.implementation == "tokenizers"

@@ -1,11 +1,25 @@
 """Streams over one: their own order kept, turns taken, nothing of a peer's kept, nothing that can't be taken."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.wire.errors import Close, SequenceError
-from mainspring.wire.mux import CHUNK_BYTES, CLOSE, CLOSE_BYTES, END, HEADER_BYTES, RESET, Data, Mux, Reset
+from mainspring.wire.mux import (
+    CHUNK_BYTES,
+    CLOSE,
+    CLOSE_BYTES,
+    END,
+    HEADER_BYTES,
+    RESET,
+    Data,
+    Event,
+    Mux,
+    Reset,
+    merged,
+)
 from mainspring.wire.transport import Lost
 
 writes = st.lists(
@@ -137,3 +151,25 @@ def test_rubbish_is_events_or_an_error_and_nothing_is_kept(pieces: list[bytes], 
             assert len(mux._head) <= CLOSE_BYTES
     except SequenceError:
         assert mux.receive(b"x" * 50) == []
+
+
+def test_what_came_together_is_one_event_and_order_stays() -> None:
+    came = [
+        Data(4, b"a", False), Data(4, b"b", False), Data(0, b"ping", False), Data(4, b"c", False), Data(4, b"", True),
+        Data(8, b"d", True), Data(8, b"e", False), Reset(8), Lost(Close.GOODBYE, "", remote=True),
+    ]  # fmt: skip
+    assert list(merged(came)) == [
+        Data(4, b"ab", False), Data(0, b"ping", False), Data(4, b"c", True), Data(8, b"d", True), Data(8, b"e", False),
+        Reset(8), Lost(Close.GOODBYE, "", remote=True),
+    ]  # fmt: skip
+
+
+def test_what_came_before_an_error_is_heard_before_it() -> None:
+    def events() -> Iterator[Event]:
+        yield Data(4, b"a", False)
+        raise SequenceError("what follows can't be")
+
+    found = merged(events())
+    assert next(found) == Data(4, b"a", False)
+    with pytest.raises(SequenceError):
+        next(found)

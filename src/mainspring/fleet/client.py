@@ -203,6 +203,16 @@ class FleetClient:
     async def _ask(self, message: m.Submit | m.AskStatus | m.FetchBundle) -> Asked:
         if self._keeper is None:
             raise LinkLostError("the client is not open")
+        if not self._up.is_set():
+            await self._wait()
+        assert self._link is not None  # noqa: S101 - `_up` says so
+        try:
+            return self._link.ask(message)
+        except LimitError as error:
+            raise RequestRefusedError("too_many_open", error.message, status=429, retry_after_s=RETRY_S) from None
+
+    async def _wait(self) -> None:
+        """For a link that is dialled again."""
         try:
             async with asyncio.timeout(self._connect_s):
                 await self._up.wait()
@@ -210,11 +220,6 @@ class FleetClient:
             raise LinkLostError(
                 f"no link to {self._host}:{self._port} within {self._connect_s:g} s: {self._why}"
             ) from None
-        assert self._link is not None  # noqa: S101 - `_up` says so
-        try:
-            return self._link.ask(message)
-        except LimitError as error:
-            raise RequestRefusedError("too_many_open", error.message, status=429, retry_after_s=RETRY_S) from None
 
     # -------------------------------------------------------------- the link
 

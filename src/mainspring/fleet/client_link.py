@@ -11,6 +11,8 @@ from mainspring.wire.exchanges import CONTROL
 from mainspring.wire.link import CloseConnection, Closed, Joined, Link, LinkEvent, Received
 from mainspring.wire.transport import Connection, Lost
 
+SHORTEST_SLEEP_S = 6e-4
+"""A loop's timers are a millisecond coarse: what is due sooner would be asked for over and over until then."""
 UNREAD = 4096
 """Messages of one request that nobody reads: then it is cancelled."""
 
@@ -72,7 +74,7 @@ class ClientLink:
         self._link = Link.dial(hello, now_s())
         self._connection: Connection | None = None
         self._asked: dict[int, Asked] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._armed_s = float("inf")
         self.closed: asyncio.Future[Closed] = self._loop.create_future()
         self.gone = asyncio.Event()
         self.draining = False
@@ -158,9 +160,13 @@ class ClientLink:
                 self._connection.close(output.close, output.message)
             else:
                 self._connection.write(output.stream, output.data, output.end)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         due_s = self._link.next_deadline()
-        if due_s is not None:
-            self._timer = self._loop.call_later(max(0.0, due_s - self._now_s()), self._turn)
+        if due_s is not None and due_s < self._armed_s:
+            self._armed_s = due_s
+            self._loop.call_later(max(SHORTEST_SLEEP_S, due_s - self._now_s()), self._due, due_s)
+
+    def _due(self, due_s: float) -> None:
+        """Whatever is heard puts the deadline off: the timer stays as it was set, comes too early and is set again."""
+        if due_s == self._armed_s:
+            self._armed_s = float("inf")
+            self._turn()

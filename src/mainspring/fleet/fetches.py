@@ -73,7 +73,8 @@ class Fetches:
                 self._ask_next(fetch, now_s)
 
     def due_s(self) -> float:
-        return min((fetch.by_s for fetch in self._of.values()), default=FOREVER)
+        """Asked after every event, and hardly ever is there one."""
+        return min((fetch.by_s for fetch in self._of.values()), default=FOREVER) if self._of else FOREVER
 
     def timer(self, now_s: float) -> None:
         for fetch in [*self._of.values()]:

@@ -20,6 +20,7 @@ from mainspring.core.nouns import Limits
 from mainspring.errors import BehaviorError, InputError, MainspringError, TooLargeError
 from mainspring.gateway.calls import Floats, ScoreCall
 from mainspring.text.bundle import Bundle
+from mainspring.text.chat import Segments, texts_of
 from mainspring.text.formats import is_span, plain_text, read_span
 from mainspring.text.question import Behavior, Question, YesNo, check_question
 from mainspring.text.segments import SegmentCache
@@ -73,6 +74,7 @@ class Prepared:
 
     read: ReadSpan
     rendered: Rendered
+    segments: Segments
     salt: bytes
     known: dict[str, U32]
     missing: list[str]
@@ -85,6 +87,7 @@ class Assembler:
         self.bundle = bundle
         scoring: dict[str, Any] = msgspec.json.decode(bundle.files.scoring) if bundle.files.scoring else {}
         self.trained = frozenset(scoring.get("calibration", {}))
+        self.familiarity = bundle.familiarity
         self.segments = SegmentCache(SEGMENT_BYTES)
         self._kept: OrderedDict[tuple[str, tuple[Question, ...]], Branches] = OrderedDict()
         self._kept_bytes = 0
@@ -94,6 +97,13 @@ class Assembler:
     def unpack(cls, data: bytes) -> "Assembler":
         """ModelError."""
         return cls(Bundle.unpack(data))
+
+    def near(self, branches: Branches) -> tuple[float, ...] | None:
+        """Familiarity of each branch, as `Scorer` has it, in half a millisecond each; None: the bundle can't tell."""
+        if self.familiarity is None:
+            return None
+        each = np.split(branches.tokens, np.cumsum(branches.lengths)[:-1])
+        return tuple(self.familiarity(tokens) for tokens in each)
 
     def view_limit(self, limits: Limits) -> int:
         """Tokens of a view: what the model and every node of it read with a question of usual length behind."""
@@ -113,11 +123,12 @@ class Assembler:
 
     def look_up(self, read: ReadSpan, rendered: Rendered, salt: bytes) -> Prepared:
         """What of it was tokenised before."""
-        texts = self.bundle.chat.texts(rendered.pieces)
+        segments = self.bundle.chat.segments(rendered.pieces)
+        texts = texts_of(segments)
         # Texts that may be too long for any limit are left to `finish`, which counts before it encodes them whole.
         texts = list(dict.fromkeys(texts)) if sum(map(len, texts)) <= WHOLE_CHARS else []
         known = self.segments.find(salt, texts)
-        return Prepared(read, rendered, salt, known, [text for text in texts if text not in known])
+        return Prepared(read, rendered, segments, salt, known, [text for text in texts if text not in known])
 
     def encode(self, prepared: Prepared) -> None:
         """Tokenises what is not known yet, without the interpreter's lock: worth a thread."""
@@ -138,7 +149,7 @@ class Assembler:
         try:
             view = self.bundle.view_of(
                 prepared.rendered, read.span, limit_tokens=self.view_limit(limits), on_overflow=call.on_overflow,
-                choice=call.choice, encode=encode if known else None,
+                choice=call.choice, encode=encode if known else None, segments=prepared.segments,
             )  # fmt: skip
         except TooLargeError as error:
             raise TooLargeError(error.message, limit=error.limit, actual=error.actual, param=span_field) from None

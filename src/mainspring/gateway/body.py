@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -75,7 +75,7 @@ def _hold_values(visit: Visit, body: bytes) -> None:
     within texts counts too, which is right on the safe side. TooLargeError, BusyError."""
     limits, counts = visit.gateway.config.limits, visit.gateway.counts
     most = limits.buffered_mib << 20
-    size = POINTER_BYTES * body.count(b",") + CONTAINER_BYTES * (body.count(b"[") + body.count(b"{"))
+    size = POINTER_BYTES * _count(body, ord(","), 0) + CONTAINER_BYTES * _count(body, ord("{"), ord("{") ^ ord("["))
     if visit.held_bytes + size > most:
         raise TooLargeError("limits.buffered_mib: so many values would fill it", limit=most,
                             actual=visit.held_bytes + size, param="body")  # fmt: skip
@@ -84,6 +84,12 @@ def _hold_values(visit: Visit, body: bytes) -> None:
                         limit=limits.buffered_mib)  # fmt: skip
     visit.held_bytes += size
     counts.buffered_bytes += size
+
+
+def _count(body: bytes, char: int, either: int) -> int:
+    """Of `char` in `body`, with the bits of `either` or without: several times as fast as `bytes.count`."""
+    values = np.frombuffer(body, np.uint8)
+    return int(np.count_nonzero((values | either if either else values) == char))
 
 
 def _too_large(most: int, size: int) -> TooLargeError:
@@ -101,6 +107,7 @@ def _check_kind(visit: Visit) -> None:
 async def decode(request: Request, decoder: msgspec.json.Decoder[S]) -> tuple[S, bytes]:
     """MalformedError (400) for what is no JSON, ValidationError (422) naming the field."""
     body = await read_body(request)
+    await visit_of(request).line_up()
     if len(body) <= SMALL_BYTES:
         return decoded(body, decoder), body
     return await visit_of(request).gateway.pool.run(lambda: decoded(body, decoder)), body
@@ -151,23 +158,30 @@ def _with_key(body: bytes, decoder: msgspec.json.Decoder[S], path: str) -> str:
 async def attended(request: Request, work: Awaitable[T]) -> T:
     """`work`'s result, unless the client hangs up first: then it is cancelled and HangUpError raised.
 
-    The body must have been read: what comes after it is the end of the connection."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_hung_up(request))
+    The body must have been read: what comes after it is the end of the connection. The work runs in the caller's own
+    task: one of its own costs four turns of the loop, and where turns are long, a tenth of all the time."""
+    task, left = asyncio.current_task(), False
+    assert task is not None  # noqa: S101 - a coroutine runs in one
+    watcher = asyncio.ensure_future(_hung_up(request))
+
+    def ended(watcher: "asyncio.Future[None]") -> None:
+        nonlocal left
+        if not watcher.cancelled():
+            watcher.exception()  # one that can't be watched any more counts as gone
+            left = True
+            task.cancel()
+
+    watcher.add_done_callback(ended)
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise HangUpError("the client hung up")
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if not left:
+            raise
+        task.uncancel()
+        raise HangUpError("the client hung up") from None
     finally:
-        for each in (task, gone):
-            if not each.done():
-                each.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await each
-        # A refusal's traceback holds this frame and the frame its task, which holds the refusal: a ring that only the
-        # collector's rarest look would find, with the body and the texts in it.
-        del task, gone, each, work
+        watcher.remove_done_callback(ended)
+        watcher.cancel()
 
 
 async def _hung_up(request: Request) -> None:

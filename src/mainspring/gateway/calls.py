@@ -18,13 +18,15 @@ Floats = npt.NDArray[np.float64]
 
 class Terms(Struct, frozen=True, kw_only=True):
     """On whose behalf and how urgently. `tenant` names the key ("" without keys); `due_s` is on the gateway's clock,
-    None: no deadline of the caller's. `accepted(predicted_s)` is called once the router took the request."""
+    None: no deadline of the caller's. `ready()` is called once there are tokens, `accepted(predicted_s)` once the
+    router took the request."""
 
     request_id: str
     slo: str
     tenant: str = ""
     due_s: float | None = None
     trace: str = ""
+    ready: Callable[[], None] | None = None
     accepted: Callable[[float], None] | None = None
 
 
@@ -33,7 +35,7 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     `is_state`: JSON that is no conversation is read as text instead of being refused.
     `fields` are the names of the caller's fields for errors: of the span, and of the questions. `size`: bytes it came
     in, 0 where nobody counted; small calls are rendered on the loop. `named`: errors name a question by its id instead
-    of its number."""
+    of its number. `want_familiarity`: of behaviors, one branch each."""
 
     model: str
     span: Json | Span
@@ -42,6 +44,7 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     on_overflow: Overflow = "refuse"
     choice: int = 0
     want_view: bool = False
+    want_familiarity: bool = False
     is_state: bool = False
     fields: tuple[str, str] = ("span", "behaviors")
     size: int = 0
@@ -89,7 +92,7 @@ class Answered(Struct, frozen=True, kw_only=True):
 
 class Scored(Struct, frozen=True, kw_only=True):
     """`rows`: one a question, probabilities in the order of its labels. `input_tokens`: the view once and all branches.
-    `view` only where it was wanted."""
+    `view` and `familiarity`, one a question, only where they were wanted, the latter if the model's bundle can tell."""
 
     model: str
     rows: tuple[Floats, ...]
@@ -99,6 +102,7 @@ class Scored(Struct, frozen=True, kw_only=True):
     stages: Stages
     format: str = ""
     view: View | None = None
+    familiarity: tuple[float, ...] | None = None
 
 
 class Fleet(Protocol):

@@ -38,7 +38,7 @@ class GatewayLimits(Struct, frozen=True, forbid_unknown_fields=True):
     assembling: Positive = 256
     threads: Annotated[int, Meta(ge=1, le=64)] = 2
     late_s: Annotated[float, Meta(gt=0.0, le=60.0)] = 0.05
-    line_s: Annotated[float, Meta(gt=0.0, le=600.0)] = 0.5
+    line_s: Annotated[float, Meta(gt=0.0, le=600.0)] = 0.25
     behaviors: Positive = 16_384
     items: Positive = 2048
     listeners: Annotated[int, Meta(ge=0, le=10_000)] = 32

@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Router
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from mainspring.errors import MainspringError
@@ -39,6 +40,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS = frozenset({"/", "/health", "/health/ready", "/version", "/openapi.json", "/favicon.ico"})
 OPEN_PREFIX = "/assets/"
 HEALTH = "/health"
+UNLOGGED = frozenset({"/health", "/health/ready", "/metrics"})
+"""Asked every few seconds by machines: a line where they are refused."""
 GONE = 499
 CORS_METHODS = b"GET, POST, OPTIONS"
 CORS_AGE_S = b"600"
@@ -54,6 +57,11 @@ class Front:
         self._router = Router(routes, redirect_slashes=False)
         paths = {getattr(route, "path", "") for route in routes}
         self._paths = {path for path in paths if "{" not in path}
+        self._posts = {
+            route.path: route.endpoint
+            for route in routes
+            if isinstance(route, Route) and route.path in self._paths and route.methods == {"POST"}
+        }
         self._tasks: dict[asyncio.Task[Any], Visit] = {}
         config = gateway.config
         self._hosts = LOOPBACK | {config.host.lower(), *(host.lower() for host in config.hosts)}
@@ -92,6 +100,7 @@ class Front:
             await answer.fail(InternalError("internal fault"))
         finally:
             del self._tasks[task]
+            visit.leave_line()
             gateway.counts.buffered_bytes -= visit.held_bytes
             self._finish(visit, scope, answer)
 
@@ -119,7 +128,12 @@ class Front:
         gateway.pressure.check(visit.began_s, gateway.counts.open - 1)
         gateway.ledger.enter(visit.key, visit.began_s)
         try:
-            await self._router(scope, receive, answer.send)
+            endpoint = self._posts.get(visit.path)
+            if endpoint is None:
+                await self._router(scope, receive, answer.send)
+            else:  # what a router adds to this is for errors, which are answered here
+                response = await endpoint(Request(scope, receive, answer.send))
+                await response(scope, receive, answer.send)
         finally:
             gateway.ledger.leave(visit.key)
 
@@ -150,10 +164,11 @@ class Front:
         gateway = self.gateway
         took_s = gateway.now_s() - visit.began_s
         gateway.counts.end(visit.route, answer.status, visit.code)
-        if scope["method"] != "POST":
+        if scope["method"] == "POST":
+            operation = "score" if surface_of(visit.path) == "scoring" else "other"
+            gateway.metrics.finished(operation, visit.slo or "none", visit.code or "ok", took_s)
+        elif visit.path in UNLOGGED and not visit.code:
             return
-        operation = "score" if surface_of(visit.path) == "scoring" else "other"
-        gateway.metrics.finished(operation, visit.slo or "none", visit.code or "ok", took_s)
         fields: dict[str, object] = {
             "request_id": visit.request_id, "method": scope["method"], "route": visit.route, "status": answer.status,
             "ms": round(1000.0 * took_s, 2), "class": visit.slo, "key": visit.key.name,
@@ -186,6 +201,8 @@ class _Answer:
             if visit.slo:
                 extra.append((b"x-slo-class", visit.slo.encode("ascii", "replace")))
             message["headers"] = [*message["headers"], *extra]
+            await self._send(message)  # they go out with the body's first bytes
+            return
         try:
             async with asyncio.timeout(self._send_s):
                 await self._send(message)

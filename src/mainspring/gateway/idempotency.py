@@ -43,6 +43,10 @@ class Shared(Generic[T]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def has(self, name: Name) -> bool:
+        """Who asks now would join it, or be told of another body."""
+        return name in self._entries
+
     async def get(self, name: Name, digest: bytes, compute: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
         """(the answer, whether it was there or under way). IdempotencyError; what `compute` raises."""
         self._forget_old()

@@ -16,11 +16,15 @@ FRAMES = 20
 
 
 class JsonFormatter(logging.Formatter):
+    _second, _when = -1, ""
+
     def format(self, record: logging.LogRecord) -> str:
         """A line of JSON; control characters are escaped by it."""
-        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._when = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         line: dict[str, object] = {
-            "time": f"{when}.{int(record.msecs):03d}Z",
+            "time": f"{self._when}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage()[:MESSAGE_CHARS],

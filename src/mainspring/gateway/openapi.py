@@ -25,7 +25,14 @@ GETS: dict[str, tuple[str, str]] = {
     "/health/ready": ("A pass or canary ended lately on a usable node.", "ready"),
     "/status": ("Nodes, classes, models and requests.", "status"),
 }
-RESULTS: dict[str, type] = {"/v1/scores": s.ScoresOut, "/api/v1/scores": s.ScoresOut}
+RESULTS: dict[str, type] = {
+    "/v1/scores": s.ScoresOut,
+    "/api/v1/scores": s.ScoresOut,
+    "/v1/systemone": s.SystemOneOut,
+    "/v1/decisions": s.DecisionsOut,
+    "/v1/score": s.ScoreItemsOut,
+    "/v1/generative_scoring": s.GenerativeOut,
+}
 REFUSALS = {
     "400": "The body is no JSON.",
     "401": "No key, or an unknown one.",
@@ -53,7 +60,7 @@ HEADERS = (
 def document(config: GatewayConfig) -> Json:
     """`config` decides whether a key is asked for."""
     kinds = [kind for _, kind, _ in POSTS.values()]
-    outs = [s.ScoresOut, s.ScoringError, s.OpenAIError]
+    outs = [*dict.fromkeys(RESULTS.values()), s.ScoringError, s.OpenAIError]
     _, components = msgspec.json.schema_components([*kinds, *outs], ref_template=PLACE)
     paths: Json = {path: {"post": _post(path)} for path in POSTS}
     paths |= {path: {"get": _get(path)} for path in GETS}
@@ -72,8 +79,7 @@ def document(config: GatewayConfig) -> Json:
 
 def _post(path: str) -> Json:
     summary, kind, name = POSTS[path]
-    result = RESULTS.get(path)
-    schema: Json = {"type": "object"} if result is None else {"$ref": PLACE.format(name=result.__name__)}
+    schema = {"$ref": PLACE.format(name=RESULTS[path].__name__)}
     return {
         "operationId": name,
         "summary": summary,

@@ -5,7 +5,8 @@ turns. Where turns get long everything waits, refusals too, so requests are refu
 before a body is read. Two signs are looked at. *Lateness*: a timer that should come every `BEAT_S`, and how late it
 came; the median of the last few, since one long turn (a collection, a neighbour on the core) is no standing queue; and
 only beside `LEAST_OPEN` open requests, since with few of them it is others that hold the core.
-*Line*: texts that are being turned into tokens, times the seconds that one takes here.
+*Line*: bodies that are read and wait to become tokens, times the seconds between two that do while others wait: all
+that the process does for a request is in these, since between two texts the loop sees to everybody else (`turnstile`).
 """
 
 from collections import deque
@@ -15,8 +16,8 @@ from mainspring.gateway.errors import BusyError
 
 BEAT_S = 0.05
 BEATS = 5
-FIRST_S = 0.005
-"""Taken for a text's time before any was measured."""
+FIRST_S = 0.001
+"""Taken for a text's time before any was measured: who has not begun yet refuses nobody by a guess."""
 STEP = 0.1
 """Of the running mean, a measurement."""
 LEAST_OPEN = 16
@@ -47,13 +48,13 @@ class Pressure:
         self._beats.append(max(0.0, now_s - due_s))
 
     def enter(self, now_s: float) -> None:
-        """A text begins; `leave` must follow."""
+        """A text is there; `leave` must follow."""
         if not self.line:
             self._busy_from_s = now_s
         self.line += 1
 
     def leave(self, now_s: float) -> None:
-        """It is tokens, or refused: what lies between two ends while others wait is what one costs here."""
+        """It is tokens, or over: what lies between two ends while others wait is what one costs here."""
         self.line -= 1
         took_s = now_s - self._busy_from_s
         self._busy_from_s = now_s

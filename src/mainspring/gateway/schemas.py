@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 ModelName = Annotated[str, Meta(max_length=128, description="An alias or a model key; empty for the only model.")]
 Identifier = Annotated[str, Meta(min_length=1, max_length=1024)]
 Json = Any
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 
 
 class Usage(Struct, frozen=True):
@@ -35,15 +36,18 @@ class ScoresIn(Struct, frozen=True):
     respan_params: dict[str, Any] | None = None
     on_overflow: Literal["refuse", "cut"] = "refuse"
     include_view: bool = False
+    include_familiarity: bool = False
 
 
 class ScoreOut(Struct, frozen=True):
-    """The three sum to 1. `p_not_observable`: the span can't tell, which is not "absent"."""
+    """The three sum to 1. `p_not_observable`: the span can't tell, which is not "absent". `familiarity`, where it was
+    asked for and the model's bundle can tell: how near the definition is to what the model was trained on."""
 
     id: str
     p_present: float
     p_absent: float
     p_not_observable: float
+    familiarity: float | UnsetType = UNSET
 
 
 class PieceOut(Struct, frozen=True):
@@ -107,6 +111,42 @@ class SystemOneIn(Struct, frozen=True):
     model: ModelName = ""
 
 
+class NoulAnswer(Struct, frozen=True, tag_field="type", tag="noul"):
+    """`noul`: how probable yes is."""
+
+    noul: Share
+
+
+class ChoiceAnswer(Struct, frozen=True, tag_field="type", tag="choice"):
+    """`probabilities` of all options sum to 1."""
+
+    choice: str
+    probabilities: dict[str, Share]
+    confidence: Share
+
+
+class ScoreAnswer(Struct, frozen=True, tag_field="type", tag="score"):
+    """`score`: the mean level, from 0; `probabilities` and `legend` by level."""
+
+    score: float
+    probabilities: dict[str, Share]
+    legend: dict[str, str]
+    confidence: Share
+
+
+class TokenUsage(Struct, frozen=True):
+    input_tokens: int
+    output_tokens: int = 0
+
+
+class SystemOneOut(Struct, frozen=True):
+    """`answers` under the ids of their questions."""
+
+    model: str
+    answers: dict[str, NoulAnswer | ChoiceAnswer | ScoreAnswer]
+    usage: TokenUsage
+
+
 # ---------------------------------------------------------------- /v1/decisions
 
 
@@ -149,6 +189,65 @@ class DecisionsIn(Struct, frozen=True):
     model: ModelName = ""
 
 
+class PredicateAnswer(Struct, frozen=True, tag_field="type", tag="predicate"):
+    """`name` where the question has one."""
+
+    probability: Share
+    name: str | UnsetType = UNSET
+
+
+class ValueShare(Struct, frozen=True):
+    value: str | bool
+    probability: Share
+
+
+class DecisionChoiceAnswer(Struct, frozen=True, tag_field="type", tag="choice"):
+    choice: str | bool
+    confidence: Share
+    probabilities: list[ValueShare]
+    name: str | UnsetType = UNSET
+
+
+class LevelShare(Struct, frozen=True):
+    label: str
+    value: int
+    probability: Share
+
+
+class DecisionScoreAnswer(Struct, frozen=True, tag_field="type", tag="score"):
+    """`score`: the mean level, from 0."""
+
+    score: float
+    confidence: Share
+    probabilities: list[LevelShare]
+    name: str | UnsetType = UNSET
+
+
+class CachedTokens(Struct, frozen=True):
+    cached_tokens: int
+
+
+class ReasoningTokens(Struct, frozen=True):
+    reasoning_tokens: int = 0
+
+
+class DecisionsUsage(Struct, frozen=True):
+    input_tokens: int
+    input_tokens_details: CachedTokens
+    total_tokens: int
+    output_tokens: int = 0
+    output_tokens_details: ReasoningTokens = ReasoningTokens()
+
+
+class DecisionsOut(Struct, frozen=True):
+    """`answers` in the order of the questions."""
+
+    model: str
+    answers: list[PredicateAnswer | DecisionChoiceAnswer | DecisionScoreAnswer]
+    usage: DecisionsUsage
+    object: Literal["decision"] = "decision"
+
+
 # ---------------------------------------------------------------- query and items
 
 TokenId = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
@@ -166,13 +265,45 @@ class ItemsIn(Struct, frozen=True):
 
 
 class ScoreItemsIn(ItemsIn, frozen=True):
-    """`apply_softmax` has to be true: label logits alone are computed."""
+    """`apply_softmax` true: shares among the labels; false: the labels' probabilities among the whole vocabulary."""
 
     apply_softmax: bool = False
 
 
 class GenerativeIn(ItemsIn, frozen=True):
+    """As for `/v1/score`, but true where nothing is said."""
+
     apply_softmax: bool = True
+
+
+class PromptUsage(Struct, frozen=True):
+    prompt_tokens: int
+    total_tokens: int
+    completion_tokens: int = 0
+
+
+class ScoreItemsOut(Struct, frozen=True):
+    """`scores`: a row an item, in the order of `label_token_ids`."""
+
+    scores: list[list[Share]]
+    model: str
+    usage: PromptUsage
+    object: Literal["scoring"] = "scoring"
+
+
+class ItemScore(Struct, frozen=True):
+    index: int
+    score: Share
+    object: Literal["score"] = "score"
+
+
+class GenerativeOut(Struct, frozen=True):
+    """`data`: the first label's score, an item."""
+
+    data: list[ItemScore]
+    model: str
+    usage: PromptUsage
+    object: Literal["list"] = "list"
 
 
 # ---------------------------------------------------------------- errors

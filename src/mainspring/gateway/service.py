@@ -25,7 +25,7 @@ from mainspring.core.refusals import DeadlineError
 from mainspring.errors import MainspringError, TooLargeError
 from mainspring.fleet import clock
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
-from mainspring.gateway.assemble import SUBMIT_BYTES, Assembled, Assembler, too_many_bytes
+from mainspring.gateway.assemble import SUBMIT_BYTES, Assembled, Assembler, Prepared, too_many_bytes
 from mainspring.gateway.beat import Beat
 from mainspring.gateway.calls import Answered, Asking, Fleet, ScoreCall, Scored, Stages, Terms
 from mainspring.gateway.catalogue import RETRY_S, Catalogue
@@ -38,6 +38,8 @@ from mainspring.gateway.limits import Ledger
 from mainspring.gateway.metrics import Metrics
 from mainspring.gateway.pool import Pool
 from mainspring.gateway.pressure import Pressure
+from mainspring.gateway.speed import TextSpeed
+from mainspring.gateway.turnstile import Turnstile
 from mainspring.version import __version__
 from mainspring.wire import messages as m
 
@@ -48,8 +50,6 @@ POLL_TIMEOUT_S = 5.0
 PASSES = 200
 STALE_S = 10.0
 SMALL_BYTES = 256 << 10
-SHORT_CHARS = 4096
-"""Tokenised on the loop: it takes less than the way to a thread and back."""
 F32 = npt.NDArray[np.float32]
 T = TypeVar("T")
 
@@ -59,9 +59,9 @@ class Gateway:
 
     def __init__(
         self, config: GatewayConfig, fleet: Fleet, keys: Keys | None = None, now_s: Callable[[], float] = clock.now_s,
-        wall_s: Callable[[], float] = time.time,
+        wall_s: Callable[[], float] = time.time, cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:  # fmt: skip
-        self.config, self.fleet, self.now_s, self.wall_s = config, fleet, now_s, wall_s
+        self.config, self.fleet, self.now_s, self.wall_s, self.cpu_s = config, fleet, now_s, wall_s, cpu_s
         self.keys = keys or Keys.none()
         limits = config.limits
         self.pool = Pool(limits.threads, limits.assembling)
@@ -69,6 +69,8 @@ class Gateway:
         self.shared: Shared[tuple[bytes, Stages]] = Shared(limits.idempotent, limits.idempotent_s, now_s, kept=is_kept)
         self.ledger = Ledger(limits.tenant_concurrent, config.share)
         self.pressure = Pressure(limits.late_s, limits.line_s)
+        self.turnstile = Turnstile()
+        self.speed = TextSpeed()
         self.beat = Beat(self.pressure, now_s)
         self.counts = Counts(now_s())
         self.metrics = Metrics(self.counts, self._told_of_nodes, self.pressure, self.catalogue.kept_bytes)
@@ -130,11 +132,7 @@ class Gateway:
         model = await self._find(call.model)
         assembler = await self.catalogue.assembler(model.bundle)
         stages = Stages()
-        self.pressure.enter(self.now_s())
-        try:
-            made = await self._assembled(assembler, call, model.limits, stages)
-        finally:
-            self.pressure.leave(self.now_s())
+        made = await self._assembled(assembler, call, model.limits, stages)
         branches = made.branches
         submit = m.Submit(
             request=call.terms.request_id, model=model.model, slo=call.terms.slo, view_key=made.view_key,
@@ -143,6 +141,7 @@ class Gateway:
             label_ids=_bytes(branches.label_ids), trace=call.terms.trace,
         )  # fmt: skip
         logits = await self._submit(submit, call.terms, stages, made.input_tokens)
+        near = await self.pool.run(lambda: assembler.near(branches)) if call.want_familiarity else None
         return Scored(
             model=call.model or self.catalogue.label(model),
             rows=tuple(assembler.rows(call.questions, branches, logits)),
@@ -152,26 +151,33 @@ class Gateway:
             stages=stages,
             format=made.format,
             view=made.view if call.want_view else None,
+            familiarity=near,
         )
 
     async def _assembled(self, assembler: Assembler, call: ScoreCall, limits: Limits, stages: Stages) -> Assembled:
         """Python's part of a small call stays on the loop: on a thread it would hold the interpreter just as long, and
-        the loop would wait up to a switch interval (5 ms) after each of its system calls. The tokenizer lets go of the
-        interpreter; large calls, and questions not seen before, go to the pool whole."""
+        the loop would wait up to a switch interval (5 ms) after each of its system calls. So does the tokenizer where
+        that is quick (`speed`); it lets go of the interpreter, and longer texts go to the pool, as do large calls and
+        questions not seen before as a whole."""
         salt = self.keys.salt(call.terms.tenant)
         if not 0 < call.size <= SMALL_BYTES or not assembler.knows(call):
             return await self._on_pool(lambda: assembler.assemble(call, limits, salt), stages)
         begun_s = self.now_s()
         prepared = assembler.prepare(call, salt)
         stages.text_s = self.now_s() - begun_s
-        if sum(map(len, prepared.missing)) > SHORT_CHARS:
-            await self._on_pool(lambda: assembler.encode(prepared), stages)
+        if not self.speed.is_quick(sum(map(len, prepared.missing))):
+            await self._on_pool(lambda: self._encode(assembler, prepared), stages)
         begun_s = self.now_s()
-        if prepared.missing:
-            assembler.encode(prepared)
+        self._encode(assembler, prepared)
         made = assembler.finish(call, prepared, limits)
         stages.text_s += self.now_s() - begun_s
         return made
+
+    def _encode(self, assembler: Assembler, prepared: Prepared) -> None:
+        if prepared.missing:
+            chars, before_s = sum(map(len, prepared.missing)), self.cpu_s()
+            assembler.encode(prepared)
+            self.speed.note(chars, self.cpu_s() - before_s)
 
     async def _on_pool(self, work: Callable[[], T], stages: Stages) -> T:
         """Waiting and working add up in `stages`."""
@@ -234,6 +240,8 @@ class Gateway:
 
     async def _submit(self, submit: m.Submit, terms: Terms, stages: Stages, tokens: int) -> F32:
         """The quota is charged first and given back where nothing was answered."""
+        if terms.ready is not None:
+            terms.ready()
         begun_s = self.now_s()
         left_s = None if terms.due_s is None else terms.due_s - begun_s
         if left_s is not None and left_s <= 0.0:

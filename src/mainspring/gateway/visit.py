@@ -28,7 +28,20 @@ class Visit:
     stages: Stages | None = None
     cut: bool = False
     held_bytes: int = 0
+    in_line: bool = False
     extra: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    async def line_up(self) -> None:
+        """For the loop's time, once the body is here: whoever sends it slowly keeps nobody waiting."""
+        self.in_line = True
+        self.gateway.pressure.enter(self.gateway.now_s())
+        await self.gateway.turnstile.enter()
+
+    def leave_line(self) -> None:
+        """There are tokens, or it is over; again is nothing."""
+        if self.in_line:
+            self.in_line = False
+            self.gateway.pressure.leave(self.gateway.now_s())
 
     async def terms(self) -> Terms:
         """Class, deadline and trace as headers and key have them. ValidationError, ClassForbiddenError; NoRouterError
@@ -42,6 +55,7 @@ class Visit:
             tenant=self.key.name,
             due_s=None if deadline_s is None else self.began_s + deadline_s,
             trace=trace_of(self.headers),
+            ready=self.leave_line,
         )
 
     def _class(self) -> str:

@@ -58,11 +58,12 @@ async def _serve(config: NodeConfig, name: str, opened: Opened, device: ThreadPo
     limits = opened.engine.backend.limits
     scheduler = Scheduler(name, limits, Views(opened.engine.store), opened.probe, Health(clock.now_s()))
     worker = ThreadWorker(opened.engine, device, clock.now_s, loop.call_soon_threadsafe)
-    runner = Runner(scheduler, worker, clock.now_s, loop.call_later)
+    call_later = clock.coarse(loop.call_later)
+    runner = Runner(scheduler, worker, clock.now_s, call_later)
     hello = m.Hello(role="node", name=name, instance=secrets.randbits(53), build=__version__)
 
     def member(ended: Ended) -> Membership:
-        return Membership(hello, opened.offering, runner, clock.now_s, loop.call_later, ended)
+        return Membership(hello, opened.offering, runner, clock.now_s, call_later, ended)
 
     dialer = Dialer.of(Path(config.tls), config.transport, server_name=config.server_name)
     home = Home(dialer, config.address, member)

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mainspring.errors import ModelError, TooLargeError
-from mainspring.text.chat import Chat, text_of
+from mainspring.text.chat import Chat, Segments, text_of
 from mainspring.text.cut import render_cut
+from mainspring.text.familiarity import Familiarity
 from mainspring.text.fast import EncodeMany, Ids
 from mainspring.text.folder import Files, read_folder
 from mainspring.text.guard import ControlFinder, Piece
@@ -91,6 +92,11 @@ class Bundle:
         return self.scoring.limits.view_tokens or self.files.context_tokens or DEFAULT_VIEW_TOKENS
 
     @cached_property
+    def familiarity(self) -> Familiarity | None:
+        """None where the folder has none. ModelError."""
+        return Familiarity.read(self.files.familiarity) if self.files.familiarity else None
+
+    @cached_property
     def _suffix_text(self) -> str:
         return text_of(self.suffix)
 
@@ -107,7 +113,8 @@ class Bundle:
         return self.view_of(rendered, span, limit_tokens=limit_tokens, on_overflow=on_overflow, choice=choice)
 
     def rendered(self, span: Span, *, choice: int = 0) -> Rendered:
-        """The first half of `view`, all but the tokens: they are made of `chat.texts(rendered.pieces)`."""
+        """The first half of `view`, all but the tokens: they are made of
+        `chat.segments(rendered.pieces)`."""
         return settle(self.chat, span, choice)
 
     def view_of(
@@ -119,11 +126,13 @@ class Bundle:
         on_overflow: Literal["refuse", "cut"] = "refuse",
         choice: int = 0,
         encode: EncodeMany | None = None,
+        segments: Segments | None = None,
     ) -> View:
-        """The second half. `encode` gives the ids of texts where the caller has them."""
+        """The second half. `encode` gives the ids of texts, and `segments` are those of the first, where the caller has
+        them."""
         limit = self.limit_tokens if limit_tokens is None else limit_tokens
         try:
-            return finish(self.chat, rendered, span, self._suffix_text, choice, limit, encode=encode)
+            return finish(self.chat, rendered, span, self._suffix_text, choice, limit, encode=encode, segments=segments)
         except TooLargeError:
             if on_overflow == "refuse":
                 raise
@@ -207,7 +216,7 @@ def _texts(question: Question) -> list[Any]:
 
 
 def _hash(files: Files, scoring: Scoring) -> str:
-    content = {
+    content: dict[str, Any] = {
         "tokenizer": msgspec.json.decode(files.tokenizer),
         "template": files.template,
         "variables": files.variables,
@@ -215,4 +224,6 @@ def _hash(files: Files, scoring: Scoring) -> str:
         "eos_ids": files.eos_ids,
         "context_tokens": files.context_tokens,
     }
+    if files.familiarity:  # those without keep the hash that they had
+        content["familiarity"] = hashlib.sha256(files.familiarity).hexdigest()
     return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()

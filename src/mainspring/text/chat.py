@@ -21,6 +21,14 @@ EMPTY: Ids = np.zeros(0, dtype=np.uint32)
 CHARS_PER_TOKEN = 8  # texts with more characters than this a token are counted before they are encoded as a whole
 
 
+Segments = list[tuple[str, bool]]
+"""(text, whether it is a control token)."""
+
+
+def texts_of(segments: Segments) -> list[str]:
+    return [text for text, control in segments if text and not control]
+
+
 @dataclass(frozen=True)
 class Chat:
     """`variables` are what templates expect beside messages: bos_token, eos_token and the like."""
@@ -71,8 +79,11 @@ class Chat:
     def encode(self, pieces: Sequence[Piece], limit: int | None = None, encode: EncodeMany | None = None) -> Ids:
         """Control pieces as their ids, the text between them as text. TooLargeError beyond `limit` tokens; of texts far
         beyond it only as much is encoded as proves it, and `actual` is then a lower bound. `encode` may know ids of
-        `texts(pieces)` already."""
-        segments = list(self._segments(pieces))
+        `texts_of(segments)` already."""
+        return self.encode_segments(self.segments(pieces), limit, encode)
+
+    def encode_segments(self, segments: Segments, limit: int | None = None, encode: EncodeMany | None = None) -> Ids:
+        """`encode` of pieces that were taken apart before."""
         if limit is not None:
             texts = [text for text, control in segments if not control]
             if sum(map(len, texts)) > max(BLOCK_CHARS, CHARS_PER_TOKEN * limit):
@@ -82,9 +93,9 @@ class Chat:
             raise too_large(limit, len(tokens))
         return tokens
 
-    def texts(self, pieces: Sequence[Piece]) -> list[str]:
-        """What `encode` has encoded, each text by itself."""
-        return [text for text, control in self._segments(pieces) if text and not control]
+    def segments(self, pieces: Sequence[Piece]) -> Segments:
+        """What `encode` encodes: texts, each by itself, and control tokens."""
+        return list(self._segments(pieces))
 
     def encode_many(self, sequences: Sequence[Sequence[Piece]]) -> list[Ids]:
         """Every sequence's tokens, all texts encoded in one call."""

@@ -5,6 +5,8 @@ is the largest cosine between a definition's bag and a behavior's, from 0 to 1. 
 definition far from training is answered as well as the model can, and flagged.
 """
 
+import io
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mainspring.errors import ModelError
+
 FILE, BAG_TOKENS = "familiarity.npz", 120
+FILE_BYTES, UNPACKED_BYTES = 4 << 20, 16 << 20
+OWNERS = 1 << 16
+"""Training behaviors, as many as the file's type can number."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +73,36 @@ class Familiarity:
 
     @classmethod
     def load(cls, folder: Path) -> "Familiarity | None":
-        """None where the folder has none."""
+        """None where the folder has none. ModelError."""
         path = folder / FILE
-        if not path.is_file():
-            return None
-        with np.load(path) as found:
-            weight, values = (found[name].astype(np.float32) for name in ("weight", "values"))
-            tokens, owners = (found[name].astype(np.int32) for name in ("tokens", "owners"))
-        return cls(weight, tokens, owners, values)
+        return cls.read(path.read_bytes()) if path.is_file() else None
+
+    @classmethod
+    def read(cls, data: bytes) -> "Familiarity":
+        """From a file's bytes, which may be anybody's: sizes are looked at before it is unpacked. ModelError."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                size = sum(each.file_size for each in archive.infolist())
+            if len(data) > FILE_BYTES or size > UNPACKED_BYTES:
+                raise ModelError(f"{FILE}: {len(data):,} bytes, unpacked {size:,}; at most {FILE_BYTES:,} and "
+                                 f"{UNPACKED_BYTES:,} are read")  # fmt: skip
+            with np.load(io.BytesIO(data), allow_pickle=False) as found:
+                weight, values = (found[name].astype(np.float32) for name in ("weight", "values"))
+                tokens, owners = (found[name].astype(np.int32) for name in ("tokens", "owners"))
+        except (zipfile.BadZipFile, ValueError, KeyError, OSError, EOFError, NotImplementedError) as error:
+            raise ModelError(f"{FILE} can't be read: {type(error).__name__}") from None
+        made = cls(weight, tokens, owners, values)
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        """ModelError for what can't be looked up in."""
+        arrays = (self.weight, self.tokens, self.owners, self.values)
+        sound = all(each.ndim == 1 for each in arrays) and len(self.tokens) == len(self.owners) == len(self.values)
+        if not sound or not np.isfinite(self.weight).all() or not np.isfinite(self.values).all():
+            raise ModelError(f"{FILE}: its arrays do not fit each other")
+        if len(self.tokens) and not (
+            0 <= self.tokens.min() <= self.tokens.max() < len(self.weight)
+            and 0 <= self.owners.min() <= self.owners.max() < OWNERS
+        ):
+            raise ModelError(f"{FILE}: tokens or behaviors out of range")

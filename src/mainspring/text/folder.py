@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import ModelError, TemplateError, TokenizerError
+from mainspring.text.familiarity import FILE
 
 FALLBACK_NAME = "built-in template"
 # For models without a chat template: turns as headed paragraphs, no control tokens.
@@ -35,7 +36,8 @@ call {{ call.function.name }} {{ call.function.arguments | tojson }}
 
 
 class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a bundle as it is packed. `scoring` is empty where there is no scoring.json."""
+    """The content of a bundle as it is packed. `scoring` and `familiarity` are empty where there is no such
+    file."""
 
     tokenizer: bytes
     tokenizer_name: str
@@ -47,6 +49,7 @@ class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context_tokens: int | None
     notes: tuple[str, ...] = ()
     version: int = 1
+    familiarity: bytes = b""
 
 
 def read_folder(folder: Path) -> Files:
@@ -61,7 +64,7 @@ def read_folder(folder: Path) -> Files:
     template, name = _template(folder, settings)
     notes = () if name != FALLBACK_NAME else ("the folder has no chat template: a plain one is used",)
     variables = {key: text for key, value in settings.items() if key.endswith("_token") and (text := _word(value))}
-    scoring = folder / "scoring.json"
+    scoring, familiarity = folder / "scoring.json", folder / FILE
     return Files(
         tokenizer=tokenizer,
         tokenizer_name=str(path),
@@ -72,6 +75,7 @@ def read_folder(folder: Path) -> Files:
         eos_ids=_eos_ids(generation, config, variables, tokenizer),
         context_tokens=_number(config, "max_position_embeddings"),
         notes=notes,
+        familiarity=familiarity.read_bytes() if familiarity.is_file() else b"",
     )
 
 

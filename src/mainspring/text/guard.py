@@ -12,7 +12,8 @@ Control tokens are sought outside marked leaves only. Decision: docs/decisions/0
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +22,7 @@ from mainspring.text.plain import Control, without_surrogates
 
 _CANDIDATES = tuple(chr(code) for code in range(0xFDD0, 0xFDF0))
 _ESCAPED_MARK = re.compile(r"\\ufd([de][0-9a-f])")
+SEEN, SEEN_CHARS = 256, 128
 _ROLES = 7  # START, END, BREAK and the four digits of leaf numbers
 REPLACEMENT = "\ufffd"
 
@@ -65,6 +67,18 @@ class ControlFinder:
         self.tokens = tokens
         self.regex = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         self.edges = tuple(sorted({text[0] for text in tokens} | {text[-1] for text in tokens}))
+        self._seen: dict[str, tuple[Piece, ...]] = {}
+
+    def between(self, text: str) -> tuple[Piece, ...]:
+        """`split` of what a template puts between two leaves, which is the same text a hundred times over."""
+        found = self._seen.get(text)
+        if found is None:
+            found = tuple(self.split(text))
+            if len(text) <= SEEN_CHARS:
+                if len(self._seen) >= SEEN:
+                    self._seen.clear()
+                self._seen[text] = found
+        return found
 
     def split(self, text: str) -> list[Piece]:
         """Template text as template and control pieces."""
@@ -97,6 +111,7 @@ class Guard:
         self._any = re.compile(f"[{marks}]")
         self._numbers: dict[str, int] = {}
         self._enabled = enabled
+        self._broken = [(char, f"{self._break}{char}{self._break}") for char in finder.edges]
         self.leaves: list[Leaf] = []
         self.chars = 0
 
@@ -111,10 +126,13 @@ class Guard:
         core = text.strip()
         if not core or not self._enabled:
             return text
-        at = text.index(core[0]) if text[0].isspace() else 0
-        lead, trail = text[:at], text[at + len(core) :]
-        for char in self._finder.edges:
-            core = core.replace(char, f"{self._break}{char}{self._break}")
+        lead = trail = ""
+        if len(core) < len(text):
+            at = text.index(core[0]) if text[0].isspace() else 0
+            lead, trail = text[:at], text[at + len(core) :]
+        for char, broken in self._broken:
+            if char in core:
+                core = core.replace(char, broken)
         digits = self._number(number)
         self._numbers[digits] = number
         return Marked(f"{lead}{self._start}{digits}{core}{self._end}{trail}")
@@ -129,8 +147,15 @@ class Guard:
         for other in others:
             digits = self._leading.match(other)
             assert digits is not None  # noqa: S101 - it matches the empty text too
-            leaf = self._value(digits[0])
-            self._until_ends(other[digits.end() :], leaf, pieces)
+            leaf, at = self._value(digits[0]), digits.end()
+            end = other.find(self._end, at)
+            if leaf is None or end < 0 or other.find(self._end, end + 1) >= 0:
+                self._until_ends(other[at:], leaf, pieces)
+                continue
+            # As `_until_ends` has it, with a copy less of the text: nearly all of them are like this.
+            pieces.append(Piece("user", self._clean(other[at:end]), leaf))
+            if end + 1 < len(other):
+                pieces += self._template(other[end + 1 :], None)
         return pieces
 
     def _until_ends(self, text: str, leaf: int | None, pieces: list[Piece]) -> None:
@@ -150,10 +175,10 @@ class Guard:
         blank = (number for number, leaf in enumerate(self.leaves) if not leaf.text.strip())
         return {*blank, *(piece.leaf for piece in pieces if piece.leaf is not None)}
 
-    def _template(self, text: str, leaf: int | None) -> list[Piece]:
-        pieces = self._finder.split(text)
+    def _template(self, text: str, leaf: int | None) -> Sequence[Piece]:
         if leaf is None and (text.isascii() or not self._any.search(text)):
-            return pieces
+            return self._finder.between(text)
+        pieces = self._finder.split(text)
         return [Piece(piece.kind, self._any.sub("", piece.text), leaf) for piece in pieces]
 
     def _clean(self, text: str) -> str:
@@ -163,14 +188,17 @@ class Guard:
         return text.translate(self._own)
 
     def _number(self, number: int) -> str:
-        digits = ""
-        while number:
-            number, digit = divmod(number, 4)
-            digits = self._digits[digit] + digits
-        return digits or self._digits[0]
+        return written(number, self._digits)
 
     def _value(self, digits: str) -> int | None:
         return self._numbers.get(digits)
+
+
+@lru_cache(4096)
+def written(number: int, digits: str) -> str:
+    """In the base of so many digits."""
+    rest, digit = divmod(number, len(digits))
+    return (written(rest, digits) if rest else "") + digits[digit]
 
 
 def choose_marks(data: bytes) -> tuple[str, bool]:

@@ -41,7 +41,7 @@ class Plan:
     dropped: frozenset[int] = frozenset()
 
 
-@dataclass
+@dataclass(slots=True)
 class Turn:
     """One message on its way to the template; strings are marked already."""
 
@@ -102,6 +102,10 @@ class Builder:
         return [Turn("system", "tools", [content]), *turns]
 
     def _message(self, message: Message, where: str) -> Iterator[Turn]:
+        parts = message.parts
+        if len(parts) == 1 and isinstance(part := parts[0], Text) and message.name is None:  # nearly every message
+            yield Turn(message.role, where, [self.leaf(part.text, f"{where}.parts[0]")])
+            return
         turn = Turn(message.role, where)
         if message.name is not None:
             turn.fields["name"] = self.leaf(message.name, f"{where}.name", "label", cuttable=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from mainspring.errors import SpanError, TemplateError
-from mainspring.text.chat import Chat, split_at, text_of
+from mainspring.text.chat import Chat, Segments, split_at, text_of
 from mainspring.text.fast import EncodeMany, Ids
 from mainspring.text.guard import Guard, Piece
 from mainspring.text.messages import LEVELS, Builder, Plan, arrange
@@ -61,13 +61,14 @@ def render_prompt(chat: Chat, span: Span, *, thinking: bool = False, limit: int 
 
 def finish(
     chat: Chat, rendered: Rendered, span: Span, suffix: str, choice: int, limit: int | None, cuts: Sequence[Note] = (),
-    encode: EncodeMany | None = None,
+    encode: EncodeMany | None = None, segments: Segments | None = None,
 ) -> View:  # fmt: skip
     """The view of a settled rendering. TooLargeError beyond `limit` tokens; `suffix` is that of every branch; `encode`
-    as for `Chat.encode`."""
+    as for `Chat.encode`, `segments` those of the pieces where the caller has them."""
     if text_of(rendered.suffix) != suffix:
         raise TemplateError(f"{chat.template.name} ends a user turn differently from one conversation to the next")
-    tokens = chat.encode(rendered.pieces, limit, encode)
+    segments = chat.segments(rendered.pieces) if segments is None else segments
+    tokens = chat.encode_segments(segments, limit, encode)
     return View(tokens, tuple(rendered.pieces), (*notes_of(rendered, span, choice), *cuts))
 
 

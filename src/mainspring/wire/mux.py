@@ -12,10 +12,11 @@ never close, and TCP's own stops a writer whose peer does not read.
 """
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from mainspring.wire.errors import Close, SequenceError
+from mainspring.wire.errors import Close, SequenceError, WireError
 from mainspring.wire.records import one_line
 from mainspring.wire.transport import Lost
 
@@ -38,6 +39,33 @@ class Reset(Struct, frozen=True):
 
 Event = Data | Reset | Lost
 """`Lost` is the peer's close: the last event."""
+
+
+def merged(events: Iterable[Event]) -> Iterator[Event]:
+    """What came of one stream without anything between is one event: a pass of three chunks costs its receiver one turn
+    instead of three. A WireError of `events` follows what came before it."""
+    source, fault = iter(events), None
+    stream, pieces = 0, list[bytes]()
+    while True:
+        try:
+            event = next(source, None)
+        except WireError as error:
+            event, fault = None, error
+        if pieces and not (isinstance(event, Data) and event.stream == stream):
+            yield Data(stream, b"".join(pieces), False)
+            pieces = []
+        if fault is not None:
+            raise fault
+        if event is None:
+            return
+        if not isinstance(event, Data):
+            yield event
+            continue
+        stream = event.stream
+        pieces.append(event.data)
+        if event.end:
+            yield Data(stream, b"".join(pieces), True)
+            pieces = []
 
 
 class Mux:

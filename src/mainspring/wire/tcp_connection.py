@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import cast
 
 from mainspring.wire.errors import Close, WireError
-from mainspring.wire.mux import Data, Event, Mux, Reset
+from mainspring.wire.mux import Data, Event, Mux, Reset, merged
 from mainspring.wire.tls_channel import RefusedError, TlsChannel
 from mainspring.wire.transport import HIGH_BYTES, LOW_BYTES, STUCK_BYTES, Accept, Identity, Lost, Receiver
 
@@ -117,11 +117,10 @@ class TcpConnection(asyncio.Protocol):
                 if self._channel.peer is None:
                     return
                 self._join(self._channel.peer)
-            for piece in pieces:
-                for event in self._mux.receive(piece):
-                    if self.lost is not None:
-                        return
-                    self._hear(event)
+            for event in merged(event for piece in pieces for event in self._mux.receive(piece)):
+                if self.lost is not None:
+                    return
+                self._hear(event)
         except WireError as error:
             self._fail(error)
             return

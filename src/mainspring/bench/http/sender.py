@@ -23,8 +23,8 @@ SPIN_S = 0.0005
 
 class Target(Struct, frozen=True, kw_only=True):
     """`url` of the route; several, with commas between them, are asked in turn. A share `hang_up` of the requests leave
-    after `patience_s` (uniform), a share `hurry` carry a deadline within `hurry_ms`, and a share `rush` of these one
-    within `rush_ms` instead."""
+    after `patience_s` (uniform). A share `second` come in `second_class`, and of the others a share `hurry` carry a
+    deadline within `hurry_ms`."""
 
     url: str
     api_key: str | None = None
@@ -36,8 +36,8 @@ class Target(Struct, frozen=True, kw_only=True):
     patience_s: tuple[float, float] = (0.0, 0.2)
     hurry: float = 0.0
     hurry_ms: tuple[float, float] = (20.0, 200.0)
-    rush: float = 0.0
-    rush_ms: tuple[float, float] = (0.5, 2.0)
+    second: float = 0.0
+    second_class: str = ""
 
     def headers(self) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "application/json"}
@@ -97,9 +97,10 @@ class Sender:
     async def _ask(self, body: bytes, at_s: float, began_s: float) -> None:
         target, headers = self.target, self._headers
         late_s = self._now_s() - began_s - at_s
-        if target.hurry and self._chance.random() < target.hurry:
-            rushes = target.rush > 0.0 and self._chance.random() < target.rush
-            within_ms = self._chance.uniform(*(target.rush_ms if rushes else target.hurry_ms))
+        if target.second and self._chance.random() < target.second:
+            headers = {**headers, "x-slo-class": target.second_class}
+        elif target.hurry and self._chance.random() < target.hurry:
+            within_ms = self._chance.uniform(*target.hurry_ms)
             headers = {**headers, "x-deadline-ms": f"{within_ms:.2f}"}
         leaves = target.hang_up > 0.0 and self._chance.random() < target.hang_up
         status, reason, timing, predicted = 0, "", "", ""

@@ -37,6 +37,8 @@ async def answered_once(
         visit.stages = stages
         return json_response(found, headers=timing_headers(stages))
     name, digest = (visit.key.name, visit.route, key), hashlib.blake2b(body, digest_size=16).digest()
+    if visit.gateway.shared.has(name):
+        visit.leave_line()  # the text is another request's
     (found, stages), joined = await attended(request, visit.gateway.shared.get(name, digest, encoded))
     if joined:  # the work is in the log and the metrics of the request that did it
         return json_response(found, headers=[*timing_headers(stages), (b"idempotent-replayed", b"true")])

@@ -1,8 +1,7 @@
 """`POST /v1/decisions`: one input, ordered questions with names, answers in their order."""
 
-from typing import Any
-
 import msgspec
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -11,13 +10,27 @@ from mainspring.gateway.body import decode
 from mainspring.gateway.calls import Floats, Stages
 from mainspring.gateway.routes._once import answered_once
 from mainspring.gateway.routes._questions import call_of, confidence, described, expected, options, yes_no
-from mainspring.gateway.schemas import DecisionChoice, DecisionPredicate, DecisionScore, DecisionsIn
+from mainspring.gateway.schemas import (
+    CachedTokens,
+    DecisionChoice,
+    DecisionChoiceAnswer,
+    DecisionPredicate,
+    DecisionScore,
+    DecisionScoreAnswer,
+    DecisionsIn,
+    DecisionsOut,
+    DecisionsUsage,
+    LevelShare,
+    PredicateAnswer,
+    ValueShare,
+)
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
 from mainspring.text.question import MAX_OPTIONS, Question
 
 PATHS = ("/v1/decisions", "/decisions")
 MAX_LEVELS = 10
+Answer = PredicateAnswer | DecisionChoiceAnswer | DecisionScoreAnswer
 _DECODER = msgspec.json.Decoder(DecisionsIn)
 
 
@@ -30,16 +43,12 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         call = await call_of(visit, model=asked.model, span=asked.input, questions=questions,
                              fields=("input", "questions"), size=len(body))  # fmt: skip
 
-        async def compute() -> tuple[dict[str, Any], Stages]:
+        async def compute() -> tuple[DecisionsOut, Stages]:
             scored = await gateway.score(call)
             answers = [answer_of(each, row) for each, row in zip(asked.questions, scored.rows, strict=True)]
             tokens, cached = scored.input_tokens, scored.stages.cached_tokens
-            usage = {
-                "input_tokens": tokens, "input_tokens_details": {"cached_tokens": cached},
-                "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": tokens,
-            }  # fmt: skip
-            body = {"object": "decision", "model": scored.model, "answers": answers, "usage": usage}
-            return body, scored.stages
+            usage = DecisionsUsage(tokens, CachedTokens(cached), tokens)
+            return DecisionsOut(scored.model, answers, usage), scored.stages
 
         return await answered_once(visit, request, body, compute)
 
@@ -61,23 +70,15 @@ def _shown(value: str | bool) -> str:
     return value if isinstance(value, str) else str(value).lower()
 
 
-def answer_of(asked: DecisionPredicate | DecisionChoice | DecisionScore, row: Floats) -> dict[str, Any]:
-    named = {"name": asked.name} if asked.name is not None else {}
+def answer_of(asked: DecisionPredicate | DecisionChoice | DecisionScore, row: Floats) -> Answer:
+    name = UNSET if asked.name is None else asked.name
     if isinstance(asked, DecisionPredicate):
-        return {"type": "predicate", **named, "probability": float(row[0])}
+        return PredicateAnswer(float(row[0]), name)
     shares = [float(share) for share in row]
     if isinstance(asked, DecisionChoice):
         values = [each.value for each in asked.choices]
-        return {
-            "type": "choice", **named, "choice": values[int(row.argmax())], "confidence": confidence(row),
-            "probabilities": [
-                {"value": value, "probability": share} for value, share in zip(values, shares, strict=True)
-            ],
-        }  # fmt: skip
+        table = [ValueShare(value, share) for value, share in zip(values, shares, strict=True)]
+        return DecisionChoiceAnswer(values[int(row.argmax())], confidence(row), table, name)
     levels = enumerate(zip(asked.levels, shares, strict=True))
-    return {
-        "type": "score", **named, "score": expected(row), "confidence": confidence(row),
-        "probabilities": [
-            {"label": each.label, "value": value, "probability": share} for value, (each, share) in levels
-        ],
-    }  # fmt: skip
+    rows = [LevelShare(each.label, value, share) for value, (each, share) in levels]
+    return DecisionScoreAnswer(expected(row), confidence(row), rows, name)

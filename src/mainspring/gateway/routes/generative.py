@@ -1,8 +1,8 @@
 """Query and items: `POST /v1/score` (a row of label scores an item) and `/v1/generative_scoring` (one score an item).
 
 The query is the view, each item a branch of it: it is read once. With `item_first` every item is a view of its own.
-Only the label tokens' logits leave a node, so scores are always normalised over the labels: `apply_softmax` false
-would need the whole vocabulary and is refused.
+Without `apply_softmax` a score is the label's probability among the whole vocabulary. Nodes give logits of labels
+alone, at most `MAX_LABELS` a branch, so an item is asked in as many branches as the vocabulary needs: exact, and dear.
 """
 
 import asyncio
@@ -16,12 +16,21 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from mainspring.errors import MainspringError
-from mainspring.gateway.assemble import U32, tokens_of
+from mainspring.fleet.admission import MAX_LABELS
+from mainspring.gateway.assemble import F32, U32, tokens_of
 from mainspring.gateway.body import decode
 from mainspring.gateway.calls import Answered, Asking, Floats, Stages, Terms
 from mainspring.gateway.errors import ValidationError
 from mainspring.gateway.routes._once import answered_once
-from mainspring.gateway.schemas import GenerativeIn, ItemsIn, ScoreItemsIn
+from mainspring.gateway.schemas import (
+    GenerativeIn,
+    GenerativeOut,
+    ItemScore,
+    ItemsIn,
+    PromptUsage,
+    ScoreItemsIn,
+    ScoreItemsOut,
+)
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
 from mainspring.text.bundle import Bundle
@@ -30,6 +39,8 @@ from mainspring.text.probability import Calibration, probabilities
 Asked = TypeVar("Asked", ScoreItemsIn, GenerativeIn)
 MAX_VIEWS = 64
 """Items that are views of their own, in one request."""
+WHOLE_ITEMS = 64
+"""Items of a request that are read against the whole vocabulary."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -60,37 +71,35 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     ]
 
 
-def _table(rows: list[Floats]) -> dict[str, Any]:
-    return {"object": "scoring", "scores": [row.tolist() for row in rows]}
+def _table(found: Rows, usage: PromptUsage) -> ScoreItemsOut:
+    return ScoreItemsOut([row.tolist() for row in found.rows], found.model, usage)
 
 
-def _firsts(rows: list[Floats]) -> dict[str, Any]:
-    data = [{"index": index, "object": "score", "score": float(row[0])} for index, row in enumerate(rows)]
-    return {"object": "list", "data": data}
+def _firsts(found: Rows, usage: PromptUsage) -> GenerativeOut:
+    return GenerativeOut([ItemScore(index, float(row[0])) for index, row in enumerate(found.rows)], found.model, usage)
 
 
 async def _answered(
-    gateway: Gateway, request: Request, decoder: msgspec.json.Decoder[Asked], shown: Callable[[list[Floats]], Any]
-) -> Response:
+    gateway: Gateway, request: Request, decoder: msgspec.json.Decoder[Asked],
+    shown: Callable[[Rows, PromptUsage], Any],
+) -> Response:  # fmt: skip
     asked, body = await decode(request, decoder)
-    if not asked.apply_softmax:
-        raise ValidationError("scores over the whole vocabulary are not made here; send true", param="apply_softmax")
     _check(asked, gateway.config.limits.items)
     visit = visit_of(request)
     terms = await visit.terms()
 
-    async def compute() -> tuple[dict[str, Any], Stages]:
+    async def compute() -> tuple[Any, Stages]:
         found = await _rows(gateway, asked, terms)
-        tokens = found.input_tokens
-        usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
-        return {**shown(found.rows), "model": found.model, "usage": usage}, found.stages
+        return shown(found, PromptUsage(found.input_tokens, found.input_tokens)), found.stages
 
     return await answered_once(visit, request, body, compute)
 
 
-async def _rows(gateway: Gateway, asked: ItemsIn, terms: Terms) -> Rows:
+async def _rows(gateway: Gateway, asked: ScoreItemsIn | GenerativeIn, terms: Terms) -> Rows:
     bundle = (await gateway.assembler_of(asked.model)).bundle
     query, items, labels = await gateway.pool.run(lambda: _tokens(asked, bundle))
+    if not asked.apply_softmax:
+        return await _whole(gateway, asked, query, items, labels, bundle.tokenizer.vocab_size, terms)
     if asked.item_first:
         return _joined(await _apart(gateway, asked.model, query, items, labels, terms))
     asking = Asking(model=asked.model, view=query, branches=items, labels=(labels,) * len(items), terms=terms)
@@ -147,3 +156,36 @@ def _joined(answers: list[Answered]) -> Rows:
     rows = [probabilities(np.asarray(row), Calibration()) for each in answers for row in each.logits]
     stages = max((each.stages for each in answers), key=lambda stages: stages.fleet_s)
     return Rows(answers[0].model, rows, sum(each.input_tokens for each in answers), stages)
+
+
+async def _whole(
+    gateway: Gateway, asked: ItemsIn, query: U32, items: tuple[U32, ...], labels: U32, size: int, terms: Terms
+) -> Rows:
+    """An item after the other, so that at most one vocabulary's logits of a request are anywhere at a time: the query
+    is kept on its node from the first to the last. All or none. TooLargeError, ValidationError."""
+    if len(items) > WHOLE_ITEMS:
+        raise ValidationError(f"at most {WHOLE_ITEMS} a request without apply_softmax", param="items",
+                              limit=WHOLE_ITEMS, actual=len(items))  # fmt: skip
+    blocks = tuple(np.split(np.arange(size, dtype=np.uint32), range(MAX_LABELS, size, MAX_LABELS)))
+    rows: list[Floats] = []
+    stages = Stages()
+    model, tokens = "", 0 if asked.item_first else len(query)
+    for index, item in enumerate(items):
+        view, branch = query, item
+        if asked.item_first:  # a branch of one token: it is asked once a block
+            joined = np.concatenate([item, query])
+            view, branch = joined[:-1], joined[-1:]
+        found = await gateway.ask(
+            Asking(model=asked.model, view=view, branches=(branch,) * len(blocks), labels=blocks,
+                   terms=msgspec.structs.replace(terms, request_id=f"{terms.request_id[:120]}.{index}"))
+        )  # fmt: skip
+        rows.append(shares_of_all(np.concatenate(found.logits), labels))
+        model, stages = found.model, max(stages, found.stages, key=lambda each: each.fleet_s)
+        tokens += len(item) + (len(query) if asked.item_first else 0)
+    return Rows(model, rows, tokens, stages)
+
+
+def shares_of_all(logits: F32, labels: U32) -> Floats:
+    """Of logits [vocabulary] the probabilities of `labels`. LogitError."""
+    found: Floats = probabilities(logits, Calibration())[labels]
+    return found

@@ -1,6 +1,9 @@
 """`POST /v1/scores`: one span against behaviors, the native shape."""
 
+from collections.abc import Sequence
+
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -14,6 +17,8 @@ from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
 from mainspring.text.question import Behavior
 
+FAMILIAR_MOST = 256
+"""It takes half a millisecond each."""
 PATHS = ("/v1/scores", "/api/v1/scores", "/scores")
 _DECODER = msgspec.json.Decoder(ScoresIn)
 
@@ -29,6 +34,9 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         if len(asked.behaviors) > most:
             raise ValidationError(f"limits.behaviors: at most {most} a request", param="behaviors", limit=most,
                                   actual=len(asked.behaviors))  # fmt: skip
+        if asked.include_familiarity and len(asked.behaviors) > FAMILIAR_MOST:
+            raise ValidationError(f"for at most {FAMILIAR_MOST} behaviors a request", param="include_familiarity",
+                                  limit=FAMILIAR_MOST, actual=len(asked.behaviors))  # fmt: skip
         call = call_of(asked, terms, len(body))
 
         async def compute() -> tuple[ScoresOut, Stages]:
@@ -53,13 +61,16 @@ def call_of(asked: ScoresIn, terms: Terms, size: int = 0) -> ScoreCall:
         terms=terms,
         on_overflow=asked.on_overflow,
         want_view=asked.include_view,
+        want_familiarity=asked.include_familiarity,
         size=size,
     )
 
 
 def answer_of(asked: ScoresIn, scored: Scored) -> ScoresOut:
+    near: Sequence[float | UnsetType] = scored.familiarity or [UNSET] * len(scored.rows)
     results = [
-        ScoreOut(behavior.id, *map(float, row)) for behavior, row in zip(asked.behaviors, scored.rows, strict=True)
+        ScoreOut(behavior.id, float(row[0]), float(row[1]), float(row[2]), familiarity)
+        for behavior, row, familiarity in zip(asked.behaviors, scored.rows, near, strict=True)
     ]
     plain = ScoresOut(scored.model, results, Usage(scored.input_tokens))
     if scored.view is None:

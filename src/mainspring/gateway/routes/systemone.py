@@ -1,7 +1,5 @@
 """`POST /v1/systemone`: one state, a map of typed questions, an answer under each of their ids."""
 
-from typing import Any
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,7 +17,17 @@ from mainspring.gateway.routes._questions import (
     text_of,
     yes_no,
 )
-from mainspring.gateway.schemas import ChoiceQuestion, NoulQuestion, ScoreQuestion, SystemOneIn
+from mainspring.gateway.schemas import (
+    ChoiceAnswer,
+    ChoiceQuestion,
+    NoulAnswer,
+    NoulQuestion,
+    ScoreAnswer,
+    ScoreQuestion,
+    SystemOneIn,
+    SystemOneOut,
+    TokenUsage,
+)
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
 from mainspring.text.question import MAX_OPTIONS, Question
@@ -38,14 +46,13 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         call = await call_of(visit, model=asked.model, span=asked.state, questions=questions,
                              fields=("state", "questions"), size=len(body), named=True)  # fmt: skip
 
-        async def compute() -> tuple[dict[str, Any], Stages]:
+        async def compute() -> tuple[SystemOneOut, Stages]:
             scored = await gateway.score(call)
             answers = {
                 name: answer_of(each, row)
                 for (name, each), row in zip(asked.questions.items(), scored.rows, strict=True)
             }  # fmt: skip
-            usage = {"input_tokens": scored.input_tokens, "output_tokens": 0}
-            return {"model": scored.model, "answers": answers, "usage": usage}, scored.stages
+            return SystemOneOut(scored.model, answers, TokenUsage(scored.input_tokens)), scored.stages
 
         return await answered_once(visit, request, body, compute)
 
@@ -69,24 +76,20 @@ def _only(name: str, asked: ChoiceQuestion) -> Question:
     return yes_no(name, asked.instructions, described(option, text))
 
 
-def answer_of(asked: NoulQuestion | ChoiceQuestion | ScoreQuestion, row: Floats) -> dict[str, Any]:
+def answer_of(
+    asked: NoulQuestion | ChoiceQuestion | ScoreQuestion, row: Floats
+) -> NoulAnswer | ChoiceAnswer | ScoreAnswer:
     if isinstance(asked, NoulQuestion):
-        return {"type": "noul", "noul": float(row[0])}
+        return NoulAnswer(float(row[0]))
     shares = [float(share) for share in row]
     if isinstance(asked, ChoiceQuestion):
         names = list(asked.criteria)
         if len(names) == 1:
-            return {"type": "choice", "choice": names[0], "probabilities": {names[0]: 1.0}, "confidence": 1.0}
-        return {
-            "type": "choice",
-            "choice": names[int(row.argmax())],
-            "probabilities": dict(zip(names, shares, strict=True)),
-            "confidence": confidence(row),
-        }
-    return {
-        "type": "score",
-        "score": expected(row),
-        "probabilities": {str(level): share for level, share in enumerate(shares)},
-        "legend": {str(level): text_of(text) for level, text in enumerate(asked.criteria)},
-        "confidence": confidence(row),
-    }
+            return ChoiceAnswer(names[0], {names[0]: 1.0}, 1.0)
+        return ChoiceAnswer(names[int(row.argmax())], dict(zip(names, shares, strict=True)), confidence(row))
+    return ScoreAnswer(
+        score=expected(row),
+        probabilities={str(level): share for level, share in enumerate(shares)},
+        legend={str(level): text_of(text) for level, text in enumerate(asked.criteria)},
+        confidence=confidence(row),
+    )

@@ -33,6 +33,7 @@ _KIND_KEYS = (
     "langfuse.observation.type", "traceloop.span.kind",
 )  # fmt: skip
 _MAX_SEGMENTS = 16
+_PLAIN = frozenset({"input", "output", "tools", "model"})
 
 
 DETAILS = "gen_ai.client.inference.operation.details"  # the current event: its fields are a span's attributes
@@ -130,7 +131,7 @@ def telemetry(data: Json) -> Telemetry | None:
         events = read_events(data, "")
         one = events and all(event.name.startswith("gen_ai.") and event.name != DETAILS for event in events)
         return Telemetry({}, {}, "", events) if one else None
-    if not isinstance(data, dict):
+    if not isinstance(data, dict) or _is_plain(data):
         return None
     where = next((key for key in _CONTAINERS if isinstance(data.get(key), dict | list)), "")
     if (event := as_event(data, "")) is not None:
@@ -142,6 +143,13 @@ def telemetry(data: Json) -> Telemetry | None:
     ):
         return None
     return Telemetry(data, attributes, where, events)
+
+
+def _is_plain(data: dict[str, Json]) -> bool:
+    """Nothing but fields of our own shape, none of them an attribute's value: most of what comes, and each reader of a
+    convention asks anew."""
+    values = (data.get("input"), data.get("output"))
+    return data.keys() <= _PLAIN and not any(isinstance(v, dict) and (len(v) < 2 or "value" in v) for v in values)
 
 
 def read_events(value: Json, where: str) -> list[Event]:
