@@ -14,7 +14,6 @@ from mainspring.backend.cuda.memory import LEAST_ROWS, MOST_ROWS, bytes_a_row, p
 from mainspring.backend.protocol import PackedPass, open_backend
 from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
-from mainspring.ops.gated_delta.triton import slices_of
 from support.kernels import DEVICE
 from support.models import random_tokens, tiny_config, tiny_model
 from support.passes import one_pass
@@ -229,7 +228,7 @@ def test_buckets_are_few() -> None:
 @pytest.mark.parametrize("rows", [1, 7, 64, 333])
 def test_every_table_is_aligned(rows: int) -> None:
     """Of pointers, kernels know only whether they are multiples of 16; one that is not means another compilation."""
-    shape = Shape(rows, rows + 1, 3, 5, 7, 9, 3, 5, 3, 1, 1, long=False)
+    shape = Shape(rows, rows + 1, 3, 5, 7, 9, 3, 5, 3, 1, 1, long=False, split=False)
     ends = 0
     for _, _, begin, end in fields(shape, Grid(32, 64, 16, 64, 3)):
         assert begin % 16 == 0
@@ -238,15 +237,12 @@ def test_every_table_is_aligned(rows: int) -> None:
 
 
 def test_warming_up_meets_every_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the walk's slices, by the number of views, and of the fork, by the length of branches."""
-    device, jobs = backend(), []
-    monkeypatch.setattr(device._runner, "launch", lambda job, _: jobs.append(job))
+    """Of the fork, by the length of branches, and of attention, by that of views."""
+    device, shapes = backend(), []
+    monkeypatch.setattr(device._runner, "launch", lambda _, shape: shapes.append(shape))
     device.warm()
-    heads = device._network.heads
-    met = {slices_of(len(job.states) * heads.values, heads.size) for job in jobs}
-    assert met == {slices_of(views * heads.values, heads.size) for views in range(1, 5000)}
-    assert len(met) > 1
-    assert {exact(job, device._network.grid).long for job in jobs} == {False, True}
+    assert {shape.long for shape in shapes} == {shape.split for shape in shapes} == {False, True}
+    assert all(shape.view_rows and shape.branch_rows for shape in shapes)
 
 
 def test_shapes_without_a_kernel_are_refused() -> None:

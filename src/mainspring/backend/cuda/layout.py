@@ -69,7 +69,7 @@ class Grid(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Sizes of all tables. `long`: a branch has more than one chunk."""
+    """Sizes of all tables. `long`: a branch has more than one chunk; `split`: a view's keys are cut for its branches."""
 
     view_rows: int
     branch_rows: int
@@ -83,6 +83,7 @@ class Shape(NamedTuple):
     last_items: int
     last_tiles: int
     long: bool
+    split: bool
 
     @property
     def rows(self) -> int:
@@ -113,6 +114,7 @@ def exact(job: Job, grid: Grid) -> Shape:
         job.rows - len(job.branch_tokens), len(job.branch_tokens), views, len(queries), len(job.label_ids),
         _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
         *cut(rows_a_view), *cut(asked), long=len(queries) > 0 and int(queries.max()) > ragged.CHUNK_ROWS,
+        split=views > 0 and int(splits.max()) > 1,
     )  # fmt: skip
 
 
@@ -130,7 +132,7 @@ def bucketed(shape: Shape, grid: Grid) -> Shape:
         chunks=view_rows // ragged.CHUNK_ROWS + views if view_rows else 0,
         view_items=view_rows // grid.view_rows + views if view_rows else 0,
         items=_power(s.items), tiles=_power(s.tiles), last_items=_power(s.last_items), last_tiles=_power(s.last_tiles),
-        long=s.long,
+        long=s.long, split=s.split,
     )  # fmt: skip
 
 

@@ -137,22 +137,19 @@ class Network:
         c = self.config
         G, D, eps = c.num_key_value_heads, c.head_dim, c.rms_norm_eps
         cos, sin = rotary
-        if final:
-            asked = F.linear(x.index_select(0, t.last_rows), w.in_proj[: w.queries])
-            kv = F.linear(x, w.in_proj[w.queries :])
-            q_cos, q_sin = (part.index_select(0, t.last_rows) for part in rotary)
-        else:
-            p = F.linear(x, w.in_proj)
-            asked, kv = p[:, : w.queries], p[:, w.queries :]
-            q_cos, q_sin = cos, sin
-        k, v = (part.unflatten(1, (G, D)) for part in kv.split(G * D, dim=1))
-        own = x.new_empty(shape.branch_rows, 2, G, D)
-        attention_inputs.store_keys_values(
-            k, v, w.k_norm, cos, sin, eps,
-            owners=t.owners, places=t.places, stores=t.stores, own=own, layer=number,
-        )  # fmt: skip
+        p = F.linear(x, w.in_proj[w.queries :] if final else w.in_proj)
+        k, v = (part.unflatten(1, (G, D)) for part in p[:, -2 * G * D :].split(G * D, dim=1))
+        asked = F.linear(x.index_select(0, t.last_rows), w.in_proj[: w.queries]) if final else p[:, : w.queries]
         gate = asked.unflatten(1, (c.num_attention_heads, 2 * D))
-        q = attention_inputs.queries(gate, w.q_norm, q_cos, q_sin, eps)
+        own = x.new_empty(shape.branch_rows, 2, G, D)
+        together = {} if final else {"x": gate, "q_weight": w.q_norm}
+        q = attention_inputs.store_keys_values(
+            k, v, w.k_norm, cos, sin, eps,
+            owners=t.owners, places=t.places, stores=t.stores, own=own, layer=number, **together,
+        )  # fmt: skip
+        if final:
+            q_cos, q_sin = (part.index_select(0, t.last_rows) for part in rotary)
+            q = attention_inputs.queries(gate, w.q_norm, q_cos, q_sin, eps)
         o = torch.empty_like(q)
         n = 0 if final else shape.view_rows
         common = {"stores": t.stores, "groups": G, "layer": number}
@@ -165,7 +162,7 @@ class Network:
             first, last, items, table = (getattr(t, prefix + name) for name in ("first", "last", "items", "tiles"))
             attention.attend(
                 q[n:], o[n:], gate=gate[n:], items=items, first=first, last=last, own=own, table=table,
-                tiling=self.branch_tiling, **common,
+                split=shape.split, tiling=self.branch_tiling, **common,
             )  # fmt: skip
         return F.linear(o.flatten(1), w.out_proj)
 

@@ -53,7 +53,7 @@ def _step(
 ):  # fmt: skip
     """One block of keys `j`; `seen` [rows, keys] where MASKED."""
     d = tl.arange(0, D)
-    at = base + j.to(tl.int64)[:, None] * (2 * G * D) + (kh * D + d)[None, :]
+    at = base + j[:, None] * (2 * G * D) + (kh * D + d)[None, :]
     at = tl.multiple_of(at, (1, 16))
     if MASKED:
         valid = tl.max(seen.to(tl.int32), 0) > 0
@@ -171,12 +171,13 @@ def attend(
     first: Tensor | None = None,
     own: Tensor | None = None,
     table: Tensor | None = None,
+    split: bool = True,
     gate: Tensor | None = None,
     layer: int = 0,
 ) -> None:
     """q and out [Q, Hq, D]; `items` int32 (`tiles`); `stores` [V, 2] int64: the address of rows [n, 2, G, D] in q's
     type and the bytes to the next layer's. Views: `last` [Q] is each row's position. Branches: rows
-    first[i]..last[i] of `own` [m, 2, G, D] are row i's own keys, `table` the tiles. `gate` [Q, Hq, 2 D]: its second
+    first[i]..last[i] of `own` [m, 2, G, D] are row i's own keys, `table` the tiles, `split` whether any is cut. `gate` [Q, Hq, 2 D]: its second
     half gates."""
     Hq, D = q.shape[1:]
     causal = table is None
@@ -184,7 +185,7 @@ def attend(
     gated = q if gate is None else gate
     first, own = last if first is None else first, q if own is None else own
     parts, sums = out, out
-    if not causal:
+    if table is not None and split:
         parts = q.new_empty(len(items) * groups * tiling.rows, D, dtype=torch.float32)
         sums = parts.new_empty(len(parts))
     _attend[(len(items), groups)](
@@ -192,7 +193,7 @@ def attend(
         D**-0.5 * math.log2(math.e),
         KEYS=tiling.keys, CAUSAL=causal, EXACT=EXACT, num_warps=tiling.warps, num_stages=tiling.stages, **shape,
     )  # fmt: skip
-    if table is not None:
+    if table is not None and split:
         _join[(len(table), groups)](gated, gated.stride(0), table, out, parts, sums, num_warps=8, **shape)
 
 

@@ -4,6 +4,9 @@ A program walks down a stretch of rows with a few heads' channels, the three row
 value is fetched once; four rows are in flight. Where a row's predecessors are not the rows above it (a sequence
 begins), they are fetched by code (`ragged`): so views, continued views and branches that go on from their view take one
 path. How long a stretch is changes the schedule, not the numbers.
+
+q, k and v of a half-precision projection are fp16: unit vectors and what SiLU leaves need its digits, not the range of
+bf16. A value beyond fp16's largest is cut to it.
 """
 
 import math
@@ -23,6 +26,7 @@ MOST_ROWS, LEAST_ROWS = 64, 8
 PROGRAMS = 2048
 """About so many fill a device of 132 multiprocessors some times over."""
 MEMORY = tl.constexpr(WIDTH - 1)
+LARGEST = tl.constexpr(65504.0)
 GATE_ROWS = tl.constexpr(8)
 
 
@@ -56,9 +60,12 @@ def _emit(out, out_stride, row, end, a, b, c, u, w0, w1, w2, w3, at, scale, norm
     y = a * w0 + b * w1 + c * w2 + u * w3
     y = y * tl.sigmoid(y)
     factor = tl.where(normed, tl.rsqrt(tl.sum(y * y, 1) + 1e-6) * scale, 1.0)
+    y *= factor[:, None]
+    if out.dtype.element_ty == tl.float16:
+        y = tl.minimum(tl.maximum(y, -LARGEST), LARGEST)
     tl.store(
         out + row * out_stride + at,
-        (y * factor[:, None]).to(out.dtype.element_ty),
+        y.to(out.dtype.element_ty),
         mask=tl.zeros(at.shape, tl.int64) + row < end,
     )
 
@@ -158,8 +165,9 @@ def launch(
     Hk, Hv, d = heads
     if weight.shape[1] != WIDTH:
         raise ValueError(f"a convolution of {weight.shape[1]} taps: known is {WIDTH}")
-    q, k = projected.new_empty(2, T, Hk, d)
-    v = projected.new_empty(T, Hv, d)
+    kind = torch.float32 if projected.dtype == torch.float32 else torch.float16
+    q, k = projected.new_empty(2, T, Hk, d, dtype=kind)
+    v = projected.new_empty(T, Hv, d, dtype=kind)
     beta, g = projected.new_empty(2, T, Hv, dtype=torch.float32)
     together = math.gcd(Hk, Hv, max(1, 1024 // d))  # heads a program: 1,024 channels, 16 bytes a thread, of one kind
     groups = (2 * Hk + Hv) // together
