@@ -69,7 +69,7 @@ class Grid(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Sizes of all tables. `long`: a branch has more than one chunk; `split`: a view's keys are cut for its branches."""
+    """Sizes of all tables. `long`: a branch has more than one chunk; `split`: some view's keys are cut for branches."""
 
     view_rows: int
     branch_rows: int

@@ -6,6 +6,8 @@ nothing else, and of the branches only their last rows go on. Activations are in
 and sums in fp32.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
@@ -24,6 +26,9 @@ from mainspring.ops.gated_delta import triton as gated_delta
 from mainspring.ops.label_logits.triton import label_logits
 from mainspring.ops.rms_norm.triton import add_rms_norm, gated_rms_norm
 from mainspring.ops.swiglu.triton import swiglu
+
+SIDE_ROWS = 4_096
+"""Up to so many rows, branches attend on a stream of their own."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,8 @@ class Network:
             self.view_tiling.query_rows(ratio), self.view_tiling.keys,
             self.branch_tiling.query_rows(ratio), self.branch_tiling.keys, c.linear_conv_kernel_dim - 1,
         )  # fmt: skip
+        self.side = torch.cuda.Stream(self.embed.device) if self.embed.is_cuda else None
+        self.forked = torch.cuda.Event()
         R = c.rotary_dim
         self.rates = c.rope_theta ** (-torch.arange(0, R, 2, device=self.embed.device, dtype=torch.float32) / R)
 
@@ -106,6 +113,18 @@ class Network:
             h, x = add_rms_norm(h, y, layer.mlp_norm, eps)
             y = F.linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
         return label_logits(h if y is None else h + y, self.norm, self.head, t.label_rows, t.label_ids, eps)
+
+    @contextmanager
+    def _beside(self, wanted: bool) -> Iterator[None]:
+        """What is launched within runs beside what was launched before; later work waits for both."""
+        if self.side is None or not wanted:
+            yield
+            return
+        main = torch.cuda.current_stream()
+        self.side.wait_event(self.forked)
+        with torch.cuda.stream(self.side):
+            yield
+        main.wait_stream(self.side)
 
     def _delta(self, w: Delta, x: Tensor, t: SimpleNamespace, shape: Shape, number: int, final: bool) -> Tensor:
         p = F.linear(x, w.in_proj)
@@ -153,6 +172,9 @@ class Network:
         o = torch.empty_like(q)
         n = 0 if final else shape.view_rows
         common = {"stores": t.stores, "groups": G, "layer": number}
+        apart = n > 0 and shape.branches > 0 and shape.rows <= SIDE_ROWS
+        if apart and self.side is not None:
+            self.forked.record()
         if n:
             attention.attend(
                 q[:n], o[:n], gate=gate[:n], items=t.view_items, last=t.places, tiling=self.view_tiling, **common
@@ -160,10 +182,11 @@ class Network:
         if shape.branches:
             prefix = "last_" if final else ""
             first, last, items, table = (getattr(t, prefix + name) for name in ("first", "last", "items", "tiles"))
-            attention.attend(
-                q[n:], o[n:], gate=gate[n:], items=items, first=first, last=last, own=own, table=table,
-                split=shape.split, tiling=self.branch_tiling, **common,
-            )  # fmt: skip
+            with self._beside(apart):
+                attention.attend(
+                    q[n:], o[n:], gate=gate[n:], items=items, first=first, last=last, own=own, table=table,
+                    split=shape.split, tiling=self.branch_tiling, **common,
+                )  # fmt: skip
         return F.linear(o.flatten(1), w.out_proj)
 
 

@@ -176,9 +176,9 @@ def attend(
     layer: int = 0,
 ) -> None:
     """q and out [Q, Hq, D]; `items` int32 (`tiles`); `stores` [V, 2] int64: the address of rows [n, 2, G, D] in q's
-    type and the bytes to the next layer's. Views: `last` [Q] is each row's position. Branches: rows
-    first[i]..last[i] of `own` [m, 2, G, D] are row i's own keys, `table` the tiles, `split` whether any is cut. `gate` [Q, Hq, 2 D]: its second
-    half gates."""
+    type (under 2^31 values of one layer) and the bytes to the next layer's. Views: `last` [Q] is each row's position.
+    Branches: rows first[i]..last[i] of `own` [m, 2, G, D] are row i's own keys, `table` the tiles, `split` says whether
+    any is cut. `gate` [Q, Hq, 2 D]: its second half gates."""
     Hq, D = q.shape[1:]
     causal = table is None
     shape = {"G": groups, "RATIO": Hq // groups, "D": D, "ROWS": tiling.rows, "GATED": gate is not None}

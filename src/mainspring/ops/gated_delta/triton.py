@@ -284,8 +284,8 @@ def gated_delta(
     initial: Sequence[Tensor] | Tensor | None,
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """As the reference; q, k and v of any float type (bf16 goes by way of fp16, see `triton_chunk`), states fp32, dk and
-    dv powers of two from 16 to 128."""
+    """As the reference; q, k and v of any float type (bf16 goes by way of fp16, see `triton_chunk`), states fp32, dk
+    and dv powers of two from 16 to 128."""
     q, k = (x.half() if x.dtype == torch.bfloat16 else x for x in (q, k))
     device = v.device
     Hv, dk, dv = v.shape[1], k.shape[2], v.shape[2]
