@@ -70,7 +70,7 @@ def test_keys_in_bf16_are_refused() -> None:
     inputs, _ = case(0, [3])
     none = torch.zeros(0, dtype=torch.int32, device=DEVICE)
     q, k = (x.bfloat16() for x in inputs[:2])
-    with pytest.raises(TypeError, match="bfloat16 and torch.bfloat16: fp16 or fp32"):
+    with pytest.raises(TypeError, match=r"bfloat16 and torch\.bfloat16: fp16 or fp32"):
         kernels.fork(q, k, *inputs[2:], inputs[2], spans=none, parents=none, states=none)
 
 

@@ -87,7 +87,6 @@ class Network:
             self.branch_tiling.query_rows(ratio), self.branch_tiling.keys, c.linear_conv_kernel_dim - 1,
         )  # fmt: skip
         self.side = torch.cuda.Stream(self.embed.device) if self.embed.is_cuda else None
-        self.forked = torch.cuda.Event()
         R = c.rotary_dim
         self.rates = c.rope_theta ** (-torch.arange(0, R, 2, device=self.embed.device, dtype=torch.float32) / R)
 
@@ -115,13 +114,13 @@ class Network:
         return label_logits(h if y is None else h + y, self.norm, self.head, t.label_rows, t.label_ids, eps)
 
     @contextmanager
-    def _beside(self, wanted: bool) -> Iterator[None]:
-        """What is launched within runs beside what was launched before; later work waits for both."""
-        if self.side is None or not wanted:
+    def _beside(self, ready: torch.cuda.Event | None) -> Iterator[None]:
+        """What is launched within waits for `ready` alone, and later work for both; None: one after the other."""
+        if self.side is None or ready is None:
             yield
             return
         main = torch.cuda.current_stream()
-        self.side.wait_event(self.forked)
+        self.side.wait_event(ready)
         with torch.cuda.stream(self.side):
             yield
         main.wait_stream(self.side)
@@ -172,9 +171,8 @@ class Network:
         o = torch.empty_like(q)
         n = 0 if final else shape.view_rows
         common = {"stores": t.stores, "groups": G, "layer": number}
-        apart = n > 0 and shape.branches > 0 and shape.rows <= SIDE_ROWS
-        if apart and self.side is not None:
-            self.forked.record()
+        apart = self.side is not None and n > 0 and shape.branches > 0 and shape.rows <= SIDE_ROWS
+        ready = torch.cuda.current_stream().record_event() if apart else None
         if n:
             attention.attend(
                 q[:n], o[:n], gate=gate[:n], items=t.view_items, last=t.places, tiling=self.view_tiling, **common
@@ -182,7 +180,7 @@ class Network:
         if shape.branches:
             prefix = "last_" if final else ""
             first, last, items, table = (getattr(t, prefix + name) for name in ("first", "last", "items", "tiles"))
-            with self._beside(apart):
+            with self._beside(ready):
                 attention.attend(
                     q[n:], o[n:], gate=gate[n:], items=items, first=first, last=last, own=own, table=table,
                     split=shape.split, tiling=self.branch_tiling, **common,
