@@ -203,10 +203,12 @@ def write(
     _write_rows(tables, job, lengths, past, shape, grid.memory)
     chunks, first_chunk = ragged.chunk_table(lengths)
     _put(tables, "chunks", chunks)
-    _put(tables, "spans", np.stack([ragged.starts(lengths)[:-1], lengths, first_chunk[:-1]], axis=1))
+    spans = tables["spans"][: len(lengths)]
+    spans[:, 0], spans[:, 1], spans[:, 2] = ragged.starts(lengths)[:-1], lengths, first_chunk[:-1]
     _put(tables, "view_items", tiles.view_items(lengths, past, rows=grid.view_rows, block=grid.view_keys))
     first = ragged.starts(queries)[:-1]
-    _put(tables, "fork_spans", np.stack([first, queries], axis=1))
+    fork_spans = tables["fork_spans"][: len(queries)]
+    fork_spans[:, 0], fork_spans[:, 1] = first, queries
     tables["parents"].fill(-1)
     _put(tables, "parents", job.branch_views)
     _write_questions(tables, job, past + lengths, first, shape, grid)
@@ -240,14 +242,18 @@ def _write_rows(
     """What each row is: views from row 0, branches from `shape.view_rows`."""
     queries, T, at = job.branch_lengths, int(lengths.sum()), shape.view_rows
     views, branches = slice(0, T), slice(at, at + len(job.branch_tokens))
-    place = np.arange(T) - np.repeat(ragged.starts(lengths)[:-1] - past, lengths)
+    owner = np.arange(len(lengths)).repeat(lengths)
+    place = np.arange(T) - (ragged.starts(lengths)[:-1] - past)[owner]
     own = np.arange(shape.branch_rows)
-    inside = own[: len(job.branch_tokens)] - np.repeat(ragged.starts(queries)[:-1], queries)
+    # A branch's row i is at position: the end of its view, and i further on.
+    position = own[: len(job.branch_tokens)] + (
+        (past + lengths)[job.branch_views] - ragged.starts(queries)[:-1]
+    ).repeat(queries)
     tables["tokens"][views], tables["tokens"][branches] = np.concatenate([*job.view_tokens, NONE]), job.branch_tokens
     tables["positions"][views] = place
-    tables["positions"][branches] = np.repeat((past + lengths)[job.branch_views], queries) + inside
+    tables["positions"][branches] = position
     tables["owners"][:at], tables["owners"][at:] = shape.views, -1  # the last store is nowhere: padding is not kept
-    tables["owners"][views] = np.repeat(np.arange(len(lengths)), lengths)
+    tables["owners"][views] = owner
     tables["places"][views], tables["places"][at:] = place, own
     before = ragged.fresh(len(lengths), memory)
     for n in np.flatnonzero(past):
@@ -266,7 +272,7 @@ def _write_questions(
     """Whom branch rows attend to, all of them and, for the last layer, the last of each; and the labels."""
     queries = job.branch_lengths
     last = first + queries - 1
-    _put(tables, "first", np.repeat(first, queries))
+    _put(tables, "first", first.repeat(queries))
     _put(tables, "last", np.arange(len(job.branch_tokens)))
     _put(tables, "last_first", first)
     _put(tables, "last_last", last)
@@ -277,7 +283,7 @@ def _write_questions(
         )
         _put(tables, name + "items", items)
         _put(tables, name + "tiles", cut)
-    _put(tables, "label_rows", np.repeat(np.arange(len(queries)), job.label_counts))
+    _put(tables, "label_rows", np.arange(len(queries)).repeat(job.label_counts))
     _put(tables, "label_ids", job.label_ids)
 
 
