@@ -2,8 +2,8 @@
 
 With c = cumsum(g) inside a chunk, D_ij = exp(c_i - c_j) for i >= j and T = (I + strict_tril(diag(beta) K K^T * D))^-1:
 
-    prepare  a chunk and v-head a program:  U = T diag(beta) V;  W = T diag(beta e^c) K;  P = tril(Q K^T * D)
-    walk     a view, v-head, slice of dv:   V' = U - W S;  o = e^c (Q S) + P V'
+    prepare  a chunk and v-head a program:  T diag(beta);  P = tril(Q K^T * D)
+    walk     a view, v-head, slice of dv:   V' = T diag(beta) (V - e^c (K S));  o = e^c (Q S) + P V'
                                             S <- e^{c_last} S + K^T (e^{c_last - c} V')
     fork     a branch and v-head:           all of it in registers, from the parent's state, which is only read
 
@@ -12,8 +12,8 @@ tensor cores take them from registers: nothing but what was loaded passes throug
 through memory. Slices of dv are independent, so how many there are changes the schedule, not the numbers, and nothing
 depends on what else is in the pass. What happens inside a chunk is in `triton_chunk`.
 
-Roofline a chunk and v-head of d = 128, half precision: prepare reads 48 KB and writes 40, walk reads 72 and writes 16;
-13 MFLOP.
+Roofline a chunk and v-head of d = 128, half precision: prepare reads 32 KB and writes 16, walk reads 64 and writes 16;
+13 MFLOP. T V and T K, which others keep instead of T, would be 24 KB more to write and to read again.
 """
 
 from collections.abc import Sequence
@@ -33,29 +33,23 @@ SIZES = (16, 32, 64, 128)
 
 @triton.jit
 def _prepare(
-    q, k, v, beta, g, chunks, W, U, P, C,
-    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
-    """Its outputs lie chunk by chunk: W [64, D], U^T [DV, 64], P [64, 64], c [64] of each v-head."""
+    q, k, beta, g, chunks, T, P, C, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr
+):
+    """Its outputs lie chunk by chunk: T diag(beta) and P [64, 64], c [64] of each v-head."""
     chunk, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     if count == 0:
         return
     KIND: tl.constexpr = k.dtype.element_ty
-    i, d, e = tl.arange(0, CHUNK), tl.arange(0, D), tl.arange(0, DV)
-    of_v = ((first + i).to(tl.int64) * HV + h)[:, None] * DV + e[None, :]
+    i = tl.arange(0, CHUNK)
     K, Q = keys(k, first, count, h, HK, HV, D), keys(q, first, count, h, HK, HV, D)
-    V = tl.load(v + of_v, mask=(i < count)[:, None], other=0.0).to(KIND)
     b, c = gates(beta, g, first, count, h, HV)
     place = (chunk * HV + h).to(tl.int64) * CHUNK
     tl.store(C + place + i, c)
+    at = (place + i)[:, None] * CHUNK + i[None, :]
     A, inner = within(Q, K, b, c, EXACT)
-    tl.store(P + (place + i)[:, None] * CHUNK + i[None, :], inner.to(KIND))
-    T = inverse(A, KIND, EXACT) * b[None, :]
-    u = tl.dot(T.to(KIND), V, input_precision=EXACT)
-    tl.store(U + place * DV + e[None, :] * CHUNK + i[:, None], u.to(KIND))
-    w = tl.dot((T * tl.exp(c)[None, :]).to(KIND), K, input_precision=EXACT)
-    tl.store(W + (place + i)[:, None] * D + d[None, :], w.to(KIND))
+    tl.store(P + at, inner.to(KIND))
+    tl.store(T + at, (inverse(A, KIND, EXACT) * b[None, :]).to(KIND))
 
 
 @triton.jit
@@ -74,7 +68,7 @@ def _turned(address, offset, h, e, D: tl.constexpr, DV: tl.constexpr):
 
 @triton.jit(do_not_specialize=["layer"])
 def _walk(
-    q, k, W, U, P, C, spans, sources, targets, layer, o,
+    q, k, v, T, P, C, spans, sources, targets, layer, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     part, h, n = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -95,19 +89,21 @@ def _walk(
         c = tl.load(C + place + i)
         last = tl.load(C + place + CHUNK - 1)
         of_k = (row * HK + kh)[:, None] * D + d[None, :]
-        w = tl.load(W + (place + i)[:, None] * D + d[None, :])
-        u = tl.load(U + place * DV + e[:, None] * CHUNK + i[None, :])
-        Q = tl.load(q + of_k, mask=live[:, None], other=0.0)
+        of_v = (row * HV + h)[:, None] * DV + e[None, :]
         K = tl.load(k + of_k, mask=live[:, None], other=0.0)
+        V = tl.load(v + of_v, mask=live[:, None], other=0.0)
+        solve = tl.load(T + (place + i)[:, None] * CHUNK + i[None, :])
+        Q = tl.load(q + of_k, mask=live[:, None], other=0.0)
         inner = tl.load(P + (place + i)[:, None] * CHUNK + i[None, :])
-        state = S.to(KIND)
-        new = u.to(tl.float32) - tl.dot(state, tl.trans(w), input_precision=EXACT)
-        out = tl.dot(state, tl.trans(Q), input_precision=EXACT) * tl.exp(c)[None, :]
-        out += tl.dot(new.to(KIND), tl.trans(inner), input_precision=EXACT)
-        at = (row * HV + h)[None, :] * DV + e[:, None]
-        tl.store(o + at, out.to(o.dtype.element_ty), mask=live[None, :])
+        state, grown = S.to(KIND), tl.exp(c)[None, :]
+        new = tl.dot(tl.trans(V.to(KIND)), tl.trans(solve), input_precision=EXACT)
+        known = tl.dot(state, tl.trans(K), input_precision=EXACT) * -grown
+        new = tl.dot(known.to(KIND), tl.trans(solve), new, input_precision=EXACT)
+        out = tl.dot(state, tl.trans(Q), input_precision=EXACT) * grown
+        out = tl.dot(new.to(KIND), tl.trans(inner), out, input_precision=EXACT)
+        tl.store(o + tl.trans(of_v), out.to(o.dtype.element_ty), mask=live[None, :])
         left = (new * tl.exp(last - c)[None, :]).to(KIND)
-        S = S * tl.exp(last) + tl.dot(left, K, input_precision=EXACT)
+        S = tl.dot(left, K, S * tl.exp(last), input_precision=EXACT)
         chunk += 1
     target = tl.load(targets + 2 * n)
     if target != 0:
@@ -232,15 +228,15 @@ def scan(
     Hv, dv = v.shape[1:]
     _check(q, k)
     places = len(chunks), Hv, CHUNK_ROWS
-    W, U, P = k.new_empty(*places, dk), k.new_empty(*places, dv), k.new_empty(*places, CHUNK_ROWS)
-    C = g.new_empty(places)
-    _prepare[(len(chunks), Hv)](
-        q, k, v, beta, g, chunks, W, U, P, C,
-        HK=Hk, HV=Hv, D=dk, DV=dv, EXACT=EXACT, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
+    solved, inner = k.new_empty(2, *places, CHUNK_ROWS)
+    sums = g.new_empty(places)
+    _prepare[places[:2]](
+        q, k, beta, g, chunks, solved, inner, sums,
+        HK=Hk, HV=Hv, D=dk, EXACT=EXACT, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
     )  # fmt: skip
     slices = slices or max(dv // SLICE, 1)
     _walk[(slices, Hv, len(spans))](
-        q, k, W, U, P, C, spans, sources, targets, layer, o,
+        q, k, v, solved, inner, sums, spans, sources, targets, layer, o,
         HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT, num_warps=WALK.warps, num_stages=WALK.stages,
     )  # fmt: skip
 
