@@ -79,7 +79,7 @@ def test_padding_to_a_bucket_changes_nothing(poison: float, monkeypatch: pytest.
     """What graphs run on: more rows, views, branches, chunks and items than the pass has. Nobody writes the outputs of
     padded rows, and whatever was there before stays in those rows."""
     device = backend()
-    device._runner.run = lambda job: device._runner.launch(job, grown(job, device._network.grid))
+    device._runner.run = lambda job: device._runner.launch(job, grown(job, device._network.grid(job)))
     monkeypatch.setattr(torch, "empty_like", lambda x: torch.full_like(x, poison))
     with np.errstate(all="ignore"):
         got = device.score_pass(mixed()).logits
@@ -87,7 +87,7 @@ def test_padding_to_a_bucket_changes_nothing(poison: float, monkeypatch: pytest.
 
 
 def grown(job: Job, grid: Grid) -> Shape:
-    shape = bucketed(exact(job, grid), grid)
+    shape = bucketed(exact(job, grid))
     assert shape.rows > job.rows
     assert shape.views > len(job.states)
     return shape
@@ -218,9 +218,9 @@ def test_buckets_are_few() -> None:
             [np.zeros(view, np.int64)], [None], tokens, lengths, np.zeros(8, np.int64), none, np.zeros(8, np.int64)
         )
         shape = exact(job, grid)
-        large = bucketed(shape, grid)
-        assert all(a >= b for a, b in zip(large, shape, strict=True))
-        assert buffer_bytes(large, grid) < 40 * large.rows + 20_000
+        large = bucketed(shape)
+        assert all(a >= b for a, b in zip(large[:-1], shape[:-1], strict=True))
+        assert buffer_bytes(large) < 40 * large.rows + 20_000
         shapes.add(large)
     assert len(shapes) < 40
 
@@ -228,9 +228,9 @@ def test_buckets_are_few() -> None:
 @pytest.mark.parametrize("rows", [1, 7, 64, 333])
 def test_every_table_is_aligned(rows: int) -> None:
     """Of pointers, kernels know only whether they are multiples of 16; one that is not means another compilation."""
-    shape = Shape(rows, rows + 1, 3, 5, 7, 9, 3, 5, 3, 1, 1, long=False, split=False)
+    shape = Shape(rows, rows + 1, 3, 5, 7, 9, 3, 5, 3, 1, 1, long=False, split=False, grid=Grid(32, 64, 16, 64, 3))
     ends = 0
-    for _, _, begin, end in fields(shape, Grid(32, 64, 16, 64, 3)):
+    for _, _, begin, end in fields(shape):
         assert begin % 16 == 0
         assert begin >= ends
         ends = end
@@ -241,8 +241,26 @@ def test_warming_up_meets_every_variant(monkeypatch: pytest.MonkeyPatch) -> None
     device, shapes = backend(), []
     monkeypatch.setattr(device._runner, "launch", lambda _, shape: shapes.append(shape))
     device.warm()
-    assert {shape.long for shape in shapes} == {shape.split for shape in shapes} == {False, True}
+    assert {shape.long for shape in shapes} == {False, True}
+    network = device._network
+    assert {(shape.grid, shape.split) for shape in shapes} == {
+        (network.small, False), (network.large, False), (network.large, True),
+    }  # fmt: skip
     assert all(shape.view_rows and shape.branch_rows for shape in shapes)
+
+
+@pytest.mark.parametrize("rows", [40, 2500])
+def test_attention_is_cut_by_what_there_is(rows: int) -> None:
+    """Many rows, and few on short views, go in other tiles; both equal the naive way."""
+    device = backend()
+    views = [random_tokens(n, rows // 2).tolist() for n in range(2)]
+    branch = random_tokens(9, 5).tolist()
+    job_grids = []
+    run = device._runner.run
+    device._runner.run = lambda job: job_grids.append(device._network.grid(job)) or run(job)
+    got = device.score_pass(one_pass(views, [branch], [[1, 2]], parents=[1])).logits
+    assert job_grids == [device._network.small if rows < 2000 else device._network.large]
+    assert np.abs(got - naive(views[1], branch, [1, 2])).max() < CLOSE
 
 
 def test_shapes_without_a_kernel_are_refused() -> None:

@@ -14,7 +14,7 @@ from mainspring.backend.cuda import memory
 from mainspring.backend.cuda.explain import check, describe
 from mainspring.backend.cuda.graphs import GRAPH_ROWS, Runner
 from mainspring.backend.cuda.layout import NONE, Job, exact
-from mainspring.backend.cuda.network import Network
+from mainspring.backend.cuda.network import SMALL_ROWS, Network
 from mainspring.backend.cuda.state import CudaState
 from mainspring.backend.handles import Handles
 from mainspring.backend.protocol import NO_STATE, FloatArray, IntArray, Limits, PackedPass, PassResult
@@ -57,12 +57,13 @@ class CudaBackend:
         """Compile every kernel that a pass of this model can need, so that none is compiled in the middle of one.
 
         Half a minute the first time on a machine; the compiler keeps what it made. Variants follow from whether a
-        branch has more than one chunk and whether a view is long enough for its keys to be cut.
+        branch has more than one chunk, whether a view is long enough for its keys to be cut, and how many rows there
+        are.
         """
-        for view, rows in ((1, 1), (tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1)):
-            zeros, one = np.zeros(max(view, rows), np.int64), np.ones(1, np.int64)
-            job = Job([zeros[:view]], [None], zeros[:rows], one * rows, one - 1, one, one)
-            self._runner.launch(job, exact(job, self._network.grid))
+        for views, length, rows in ((1, 1, 1), (1, tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1), (2, SMALL_ROWS // 2, 1)):
+            zeros, one = np.zeros(max(length, rows), np.int64), np.ones(1, np.int64)
+            job = Job([zeros[:length]] * views, [None] * views, zeros[:rows], one * rows, one - 1, one, one)
+            self._runner.launch(job, exact(job, self._network.grid(job)))
 
     @property
     def device(self) -> str:

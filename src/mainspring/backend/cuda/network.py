@@ -6,8 +6,6 @@ nothing else, and of the branches only their last rows go on. Activations are in
 and sums in fp32.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
@@ -16,8 +14,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mainspring.backend.cuda.layout import WIDE, Grid, Shape, fields
+from mainspring.backend.cuda.layout import WIDE, Grid, Job, Shape, fields
 from mainspring.model.hybrid import Block, GatedAttention, GatedDeltaNet, Hybrid
+from mainspring.ops.attention import tiles
 from mainspring.ops.attention import triton as attention
 from mainspring.ops.attention_inputs import triton as attention_inputs
 from mainspring.ops.delta_inputs import Heads
@@ -27,8 +26,8 @@ from mainspring.ops.label_logits.triton import label_logits
 from mainspring.ops.rms_norm.triton import add_rms_norm, gated_rms_norm
 from mainspring.ops.swiglu.triton import swiglu
 
-SIDE_ROWS = 4_096
-"""Up to so many rows, branches attend on a stream of their own."""
+SMALL_ROWS = 2_048
+"""Up to so many rows, on views of which none is long, attention goes in small tiles."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ class Layer:
 class Tables:
     """Views of one device buffer by name, see `layout.fields`."""
 
-    def __init__(self, buffer: Tensor, shape: Shape, grid: Grid) -> None:
+    def __init__(self, buffer: Tensor, shape: Shape) -> None:
         named: dict[str, Tensor] = {}
-        for name, size, begin, end in fields(shape, grid):
+        for name, size, begin, end in fields(shape):
             named[name] = buffer[begin:end].view(torch.int64 if name in WIDE else torch.int32).view(size)
         self.of = SimpleNamespace(**named)
 
@@ -79,16 +78,23 @@ class Network:
         self.norm = model.norm.weight
         self.layers = [_layer(cast(Block, block)) for block in model.blocks]
         self.heads = Heads(c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim)
-        self.view_tiling = attention.view_tiling(c.head_dim)
-        self.branch_tiling = attention.branch_tiling(c.head_dim)
-        ratio = c.num_attention_heads // c.num_key_value_heads
-        self.grid = Grid(
-            self.view_tiling.query_rows(ratio), self.view_tiling.keys,
-            self.branch_tiling.query_rows(ratio), self.branch_tiling.keys, c.linear_conv_kernel_dim - 1,
-        )  # fmt: skip
-        self.side = torch.cuda.Stream(self.embed.device) if self.embed.is_cuda else None
+        self.tilings = {self._grid(*pair): pair for pair in (attention.SMALL, attention.tilings(c.head_dim))}
+        self.small, self.large = self.tilings
         R = c.rotary_dim
         self.rates = c.rope_theta ** (-torch.arange(0, R, 2, device=self.embed.device, dtype=torch.float32) / R)
+
+    def grid(self, job: Job) -> Grid:
+        """How attention is cut in a pass."""
+        longest = int((job.past_lengths + job.view_lengths).max()) if job.states else 0
+        return self.small if job.rows <= SMALL_ROWS and longest <= tiles.SPLIT_KEYS else self.large
+
+    def _grid(self, views: attention.Tiling, branches: attention.Tiling) -> Grid:
+        c = self.config
+        ratio = c.num_attention_heads // c.num_key_value_heads
+        return Grid(
+            views.query_rows(ratio), views.keys, branches.query_rows(ratio), branches.keys,
+            c.linear_conv_kernel_dim - 1,
+        )  # fmt: skip
 
     def forward(self, tables: Tables, shape: Shape) -> Tensor:
         """Label logits [shape.labels] fp32; states are written where the tables say."""
@@ -113,21 +119,9 @@ class Network:
             y = F.linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
         return label_logits(h if y is None else h + y, self.norm, self.head, t.label_rows, t.label_ids, eps)
 
-    @contextmanager
-    def _beside(self, ready: torch.cuda.Event | None) -> Iterator[None]:
-        """What is launched within waits for `ready` alone, and later work for both; None: one after the other."""
-        if self.side is None or ready is None:
-            yield
-            return
-        main = torch.cuda.current_stream()
-        self.side.wait_event(ready)
-        with torch.cuda.stream(self.side):
-            yield
-        main.wait_stream(self.side)
-
     def _delta(self, w: Delta, x: Tensor, t: SimpleNamespace, shape: Shape, number: int, final: bool) -> Tensor:
         p = F.linear(x, w.in_proj)
-        memory, channels = self.grid.memory, self.heads.channels
+        memory, channels = shape.grid.memory, self.heads.channels
         offset = number * 2 * memory * channels * p.element_size()
         q, k, v, beta, g = delta_inputs.launch(
             p, w.conv, w.A_log, w.dt_bias, heads=self.heads, taps=t.taps, tails=t.tails,
@@ -171,20 +165,16 @@ class Network:
         o = torch.empty_like(q)
         n = 0 if final else shape.view_rows
         common = {"stores": t.stores, "groups": G, "layer": number}
-        apart = self.side is not None and n > 0 and shape.branches > 0 and shape.rows <= SIDE_ROWS
-        ready = torch.cuda.current_stream().record_event() if apart else None
+        for_views, for_branches = self.tilings[shape.grid]
         if n:
-            attention.attend(
-                q[:n], o[:n], gate=gate[:n], items=t.view_items, last=t.places, tiling=self.view_tiling, **common
-            )
+            attention.attend(q[:n], o[:n], gate=gate[:n], items=t.view_items, last=t.places, tiling=for_views, **common)
         if shape.branches:
             prefix = "last_" if final else ""
             first, last, items, table = (getattr(t, prefix + name) for name in ("first", "last", "items", "tiles"))
-            with self._beside(ready):
-                attention.attend(
-                    q[n:], o[n:], gate=gate[n:], items=items, first=first, last=last, own=own, table=table,
-                    split=shape.split, tiling=self.branch_tiling, **common,
-                )  # fmt: skip
+            attention.attend(
+                q[n:], o[n:], gate=gate[n:], items=items, first=first, last=last, own=own, table=table,
+                split=shape.split, tiling=for_branches, **common,
+            )  # fmt: skip
         return F.linear(o.flatten(1), w.out_proj)
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from mainspring.ops.ragged import Int32, starts
 
 ITEM = 9
-SPLIT_KEYS = 2048
-MAX_SPLITS = 8
+SPLIT_KEYS = 1408
+MAX_SPLITS = 6
 
 Ints = Sequence[int] | NDArray[np.integer]
 

@@ -38,12 +38,13 @@ class Tiling(NamedTuple):
         return self.rows // ratio
 
 
-def view_tiling(D: int) -> Tiling:
-    return Tiling(128, 64, 8, 2) if D > 128 else Tiling(128, 64, 4, 3)
+SMALL = Tiling(64, 64, 4, 2), Tiling(64, 64, 4, 2)
+"""Of views and of branches, where there are few: more programs, each of less work."""
 
 
-def branch_tiling(D: int) -> Tiling:
-    return Tiling(64, 32, 4, 2) if D > 128 else Tiling(64, 64, 4, 3)
+def tilings(D: int) -> tuple[Tiling, Tiling]:
+    """Of views and of branches, where there are many."""
+    return (Tiling(128, 64, 8, 2),) * 2 if D > 128 else (Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3))
 
 
 @triton.jit
@@ -62,11 +63,11 @@ def _step(
     else:
         K = tl.load(at)
         V = tl.load(at + G * D)
-    scores = tl.dot(Q, tl.trans(K), input_precision=EXACT) * scale
+    scores = tl.dot(Q, tl.trans(K), input_precision=EXACT)
     if MASKED:
         scores = tl.where(seen, scores, -float("inf"))
-    new = tl.maximum(m, tl.max(scores, 1))
-    weights = tl.exp2(scores - new[:, None])
+    new = tl.maximum(m, tl.max(scores, 1) * scale)
+    weights = tl.exp2(scores * scale - new[:, None])
     shrink = tl.exp2(m - new)
     acc = acc * shrink[:, None] + tl.dot(weights.to(V.dtype), V, input_precision=EXACT)
     return acc, new, top * shrink + tl.sum(weights, 1)
@@ -215,7 +216,7 @@ def attention(
         raise ValueError(f"head_dim {D}: known are 16, 32, 64, 128, 256")
     if any(a > b for a, b in pairwise(parents)):
         raise ValueError("sequences must come in the order of their parents")
-    tiling = branch_tiling(D)
+    _, tiling = tilings(D)
     kept = [torch.stack([x.transpose(0, 1) for x in pair], dim=1).contiguous() for pair in past]
     long = np.asarray(lengths, np.int64)
     first = np.repeat(ragged.starts(long)[:-1], long).astype(np.int32)

@@ -32,9 +32,7 @@ SIZES = (16, 32, 64, 128)
 
 
 @triton.jit
-def _prepare(
-    q, k, beta, g, chunks, T, P, C, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr
-):
+def _prepare(q, k, beta, g, chunks, T, P, C, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr):
     """Its outputs lie chunk by chunk: T diag(beta) and P [64, 64], c [64] of each v-head."""
     chunk, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
