@@ -79,7 +79,7 @@ def test_splits_follow_from_the_length_alone() -> None:
     alone, _ = tiles.branch_items([10], [5000], first, last, rows=16, block=64)
     crowd, _ = tiles.branch_items([60, 10, 30], [9, 5000, 70_000], first, last, rows=16, block=64)
     assert alone[:, 3:6].tolist() == crowd[crowd[:, 2] == 1][:, 3:6].tolist() == [
-        [0, 2048, 2048], [2048, 4096, 4096], [4096, 4992, 5000],
+        [0, 1408, 1408], [1408, 2816, 2816], [2816, 4224, 4224], [4224, 4992, 5000],
     ]  # fmt: skip
     most = crowd[crowd[:, 2] == 2]
     assert most[:, 8].max() == tiles.MAX_SPLITS

@@ -182,7 +182,7 @@ def _layer(block: Block) -> Layer:
     mixer = block.mixer
     if isinstance(mixer, GatedDeltaNet):
         made: Delta | Attention = Delta(
-            mixer.in_proj.weight, mixer.conv, mixer.A_log, mixer.dt_bias, mixer.norm, mixer.out_proj.weight
+            mixer.in_proj.weight, mixer.conv.T.contiguous().T, mixer.A_log, mixer.dt_bias, mixer.norm, mixer.out_proj.weight
         )
     elif isinstance(mixer, GatedAttention):
         q, kv = mixer.q_proj.weight, mixer.kv_proj.weight
