@@ -60,7 +60,7 @@ class CudaBackend:
         branch has more than one chunk, whether a view is long enough for its keys to be cut, and how many rows there
         are.
         """
-        for views, length, rows in ((1, 1, 1), (1, tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1), (2, SMALL_ROWS // 2, 1)):
+        for views, length, rows in ((1, 600, 1), (1, tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1), (2, SMALL_ROWS // 2, 1)):
             zeros, one = np.zeros(max(length, rows), np.int64), np.ones(1, np.int64)
             job = Job([zeros[:length]] * views, [None] * views, zeros[:rows], one * rows, one - 1, one, one)
             self._runner.launch(job, exact(job, self._network.grid(job)))

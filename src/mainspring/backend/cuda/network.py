@@ -23,6 +23,7 @@ from mainspring.ops.delta_inputs import Heads
 from mainspring.ops.delta_inputs import triton as delta_inputs
 from mainspring.ops.gated_delta import triton as gated_delta
 from mainspring.ops.label_logits.triton import label_logits
+from mainspring.ops.linear.triton import linear
 from mainspring.ops.rms_norm.triton import add_rms_norm, gated_rms_norm
 from mainspring.ops.swiglu.triton import swiglu
 
@@ -116,7 +117,7 @@ class Network:
             if final:
                 h = h.index_select(0, t.last_rows)
             h, x = add_rms_norm(h, y, layer.mlp_norm, eps)
-            y = F.linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
+            y = linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
         return label_logits(h if y is None else h + y, self.norm, self.head, t.label_rows, t.label_ids, eps)
 
     def _delta(self, w: Delta, x: Tensor, t: SimpleNamespace, shape: Shape, number: int, final: bool) -> Tensor:
@@ -140,7 +141,7 @@ class Network:
         z = p[:, channels : channels + self.config.value_dim]
         if final:
             o, z = (part.index_select(0, t.last_rows) for part in (o, z))
-        return F.linear(gated_rms_norm(o, z, w.norm, self.config.rms_norm_eps), w.out_proj)
+        return linear(gated_rms_norm(o, z, w.norm, self.config.rms_norm_eps), w.out_proj)
 
     def _attention(
         self, w: Attention, x: Tensor, rotary: tuple[Tensor, Tensor], t: SimpleNamespace, shape: Shape, number: int,
@@ -175,14 +176,19 @@ class Network:
                 q[n:], o[n:], gate=gate[n:], items=items, first=first, last=last, own=own, table=table,
                 split=shape.split, tiling=for_branches, **common,
             )  # fmt: skip
-        return F.linear(o.flatten(1), w.out_proj)
+        return linear(o.flatten(1), w.out_proj)
 
 
 def _layer(block: Block) -> Layer:
     mixer = block.mixer
     if isinstance(mixer, GatedDeltaNet):
         made: Delta | Attention = Delta(
-            mixer.in_proj.weight, mixer.conv.T.contiguous().T, mixer.A_log, mixer.dt_bias, mixer.norm, mixer.out_proj.weight
+            mixer.in_proj.weight,
+            mixer.conv.T.contiguous().T,
+            mixer.A_log,
+            mixer.dt_bias,
+            mixer.norm,
+            mixer.out_proj.weight,
         )
     elif isinstance(mixer, GatedAttention):
         q, kv = mixer.q_proj.weight, mixer.kv_proj.weight
