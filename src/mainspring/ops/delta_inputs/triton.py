@@ -1,9 +1,9 @@
 """One launch: convolution, SiLU, norms, gates and the views' last rows.
 
 A program walks down a stretch of rows with a few heads' channels, the three rows before in registers, so that each
-value is fetched once; the next four rows are on their way while four are worked on. Where a row's predecessors are not the rows above it (a sequence
-begins), they are fetched by code (`ragged`): so views, continued views and branches that go on from their view take one
-path. How long a stretch is changes the schedule, not the numbers.
+value is fetched once; four rows are on their way while four are worked on. Where a row's predecessors are not the rows
+above it (a sequence begins), they are fetched by code (`ragged`): so views, continued views and branches that go on
+from their view take one path. How long a stretch is changes the schedule, not the numbers.
 
 q, k and v of a half-precision projection are fp16: unit vectors and what SiLU leaves need its digits, not the range of
 bf16. A value beyond fp16's largest is cut to it.
@@ -102,7 +102,8 @@ def _gates(p, stride, a_log, dt_bias, beta, g, first, end, CH: tl.constexpr, HV:
 
 @triton.jit(do_not_specialize=["T", "stretch", "stretches", "offset"])
 def _delta_inputs(
-    p, stride, taps, weight, of_channel, of_tap, a_log, dt_bias, history, tails, tail_to, offset, q, k, v, beta, g, T, stretch, stretches,
+    p, stride, taps, weight, of_channel, of_tap, a_log, dt_bias, history, tails, tail_to, offset, q, k, v, beta, g,
+    T, stretch, stretches,
     HK: tl.constexpr, HV: tl.constexpr, HV_PAD: tl.constexpr, D: tl.constexpr, H: tl.constexpr,
 ):  # fmt: skip
     CH: tl.constexpr = (2 * HK + HV) * D

@@ -30,7 +30,8 @@ TILE = Tile(64, 64, 64, 4, 4)
 
 @triton.jit(do_not_specialize=["M"])
 def _linear(
-    x, w, out, M, N, K: tl.constexpr, ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INNER: tl.constexpr, EXACT: tl.constexpr
+    x, w, out, M, N,
+    K: tl.constexpr, ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INNER: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     row, n = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
     k = tl.arange(0, INNER)
