@@ -65,6 +65,24 @@ def test_company_changes_no_bit() -> None:
     assert torch.equal(finals[1], final[0])
 
 
+def test_walks_are_wide_where_heads_are_many() -> None:
+    """At 128 heads of 128; on a device, bit for bit as narrow ones."""
+    inputs, _ = case(13, [70], Hk=1, Hv=2, d=128)
+    made = {}
+    for slices in (1, 2):
+        o, final = torch.empty_like(inputs[2]), randn(0, 2, 128, 128)
+        kernels.scan(
+            *inputs, o, slices=slices,
+            chunks=torch.tensor([[0, 64], [64, 6]], dtype=torch.int32, device=DEVICE),
+            spans=torch.tensor([[0, 70, 0]], dtype=torch.int32, device=DEVICE),
+            sources=torch.zeros(1, 2, dtype=torch.long, device=DEVICE),
+            targets=torch.tensor([[final.data_ptr(), 0]], device=DEVICE),
+        )  # fmt: skip
+        made[slices] = o, final
+    for wide, narrow in zip(made[1], made[2], strict=True):
+        assert error(wide, narrow) < (ACCURATE if DEVICE == "cpu" else 1e-30)
+
+
 def test_keys_in_bf16_are_refused() -> None:
     """Their products would be rounded eight times as coarsely as those of fp16."""
     inputs, _ = case(0, [3])

@@ -189,11 +189,17 @@ class Launch(NamedTuple):
 
     warps: int
     stages: int
+    registers: int | None = None
 
 
 PREPARE, WALK, FORK = Launch(4, 1), Launch(4, 3), Launch(4, 1)
-SLICE = 64
-"""Columns of a state that a walk's program holds: as few as a tensor core takes, so that programs are many."""
+WIDE_WALK = Launch(8, 3)
+SLICE, WIDE = 64, 128
+"""Columns of a state that a walk's program holds: as few as a tensor core takes, so that programs are many, or, where
+there are so many anyway that each multiprocessor has one, twice as many, so that a chunk is read once."""
+WIDE_HEADS = 128
+"""Heads, of all views together, from which walks are wide. A program's columns know nothing of each other, so the
+numbers are the same."""
 
 
 def _check(*halves: Tensor) -> None:
@@ -220,7 +226,7 @@ def scan(
 
     chunks [C, 2] and spans [V, 3] (first row, rows, first chunk) int32; sources and targets [V, 2] int64: the address
     of a state [Hv, dk, dv] fp32 (0: none) and the bytes from one layer's to the next, `layer` of them further on. A
-    source may be its own target. `slices` of dv a view, None: of SLICE columns.
+    source may be its own target. `slices` of dv a view, None: by how many heads there are.
     """
     Hk, dk = k.shape[1:]
     Hv, dv = v.shape[1:]
@@ -230,12 +236,13 @@ def scan(
     sums = g.new_empty(places)
     _prepare[places[:2]](
         q, k, beta, g, chunks, solved, inner, sums,
-        HK=Hk, HV=Hv, D=dk, EXACT=EXACT, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
+        HK=Hk, HV=Hv, D=dk, EXACT=EXACT, num_warps=PREPARE.warps, num_stages=PREPARE.stages, maxnreg=PREPARE.registers,
     )  # fmt: skip
-    slices = slices or max(dv // SLICE, 1)
+    wide = dv >= WIDE and len(spans) * Hv >= WIDE_HEADS if slices is None else dv // slices >= WIDE
+    slices, launch = slices or max(dv // (WIDE if wide else SLICE), 1), WIDE_WALK if wide else WALK
     _walk[(slices, Hv, len(spans))](
         q, k, v, solved, inner, sums, spans, sources, targets, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT, num_warps=WALK.warps, num_stages=WALK.stages,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT, num_warps=launch.warps, num_stages=launch.stages,
     )  # fmt: skip
 
 
