@@ -2,7 +2,8 @@
 
 Every row is one pass, timed from an idle device to logits in numpy, short ones ten after another. Beside it, where the
 machine has them: a two-phase pass on flash-linear-attention's kernels (`peers.two_phase`), and transformers with
-flash-linear-attention on the views alone. "Ceiling" is the time of all operations at the card's peak (`budget`), "share" how the device spent its time.
+flash-linear-attention on the views alone. "Ceiling" is the time of all operations at the card's peak (`budget`), and
+below the table stands how the device spent its time.
 
     python bench/score_gpu.py --rounds 5 --out results
 """
