@@ -20,6 +20,7 @@ from torch import Tensor
 
 from mainspring.ops import ragged
 from mainspring.ops.attention import tiles
+from mainspring.ops.triton_launch import OPTIONS, after_previous
 
 ITEM = tl.constexpr(tiles.ITEM)
 LOWEST = tl.constexpr(-1e30)
@@ -79,6 +80,7 @@ def _attend(
     G: tl.constexpr, RATIO: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     CAUSAL: tl.constexpr, GATED: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
+    after_previous()
     number, kh = tl.program_id(0), tl.program_id(1)
     item = items + number * ITEM
     count = tl.load(item + 1)
@@ -130,6 +132,7 @@ def _join(
     gate, gate_stride, table, out, parts, sums,
     G: tl.constexpr, RATIO: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
 ):  # fmt: skip
+    after_previous()
     tile, kh = tl.program_id(0), tl.program_id(1)
     count, begin, splits = tl.load(table + 4 * tile + 1), tl.load(table + 4 * tile + 2), tl.load(table + 4 * tile + 3)
     if (count == 0) | (splits == 1):
@@ -192,10 +195,11 @@ def attend(
     _attend[(len(items), groups)](
         q, gated, gated.stride(0), items, first, last, stores, layer, own, out, parts, sums,
         D**-0.5 * math.log2(math.e),
-        KEYS=tiling.keys, CAUSAL=causal, EXACT=EXACT, num_warps=tiling.warps, num_stages=tiling.stages, **shape,
+        KEYS=tiling.keys, CAUSAL=causal, EXACT=EXACT, **shape,
+        num_warps=tiling.warps, num_stages=tiling.stages, **OPTIONS,
     )  # fmt: skip
     if table is not None and split:
-        _join[(len(table), groups)](gated, gated.stride(0), table, out, parts, sums, num_warps=8, **shape)
+        _join[(len(table), groups)](gated, gated.stride(0), table, out, parts, sums, num_warps=8, **OPTIONS, **shape)
 
 
 def attention(

@@ -27,6 +27,7 @@ from torch import Tensor
 from mainspring.ops import ragged
 from mainspring.ops.gated_delta.triton_chunk import CHUNK, gates, inverse, keys, within
 from mainspring.ops.ragged import CHUNK_ROWS
+from mainspring.ops.triton_launch import OPTIONS, after_previous
 
 SIZES = (16, 32, 64, 128)
 
@@ -34,6 +35,7 @@ SIZES = (16, 32, 64, 128)
 @triton.jit
 def _prepare(q, k, beta, g, chunks, T, P, C, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr):
     """Its outputs lie chunk by chunk: T diag(beta) and P [64, 64], c [64] of each v-head."""
+    after_previous()
     chunk, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     if count == 0:
@@ -69,6 +71,7 @@ def _walk(
     q, k, v, T, P, C, spans, sources, targets, layer, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
+    after_previous()
     part, h, n = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, length, chunk = tl.load(spans + 3 * n), tl.load(spans + 3 * n + 1), tl.load(spans + 3 * n + 2)
     if length == 0:
@@ -114,6 +117,7 @@ def _fork(
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """One chunk and no state after it: with M = P T diag(beta), o = M V + (diag(e^c) Q - M diag(e^c) K) S."""
+    after_previous()
     n, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
     if count == 0:
@@ -147,6 +151,7 @@ def _fork_long(
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Several chunks: the state goes from one to the next in registers."""
+    after_previous()
     n, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, length = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
     if length == 0:
@@ -236,13 +241,15 @@ def scan(
     sums = g.new_empty(places)
     _prepare[places[:2]](
         q, k, beta, g, chunks, solved, inner, sums,
-        HK=Hk, HV=Hv, D=dk, EXACT=EXACT, num_warps=PREPARE.warps, num_stages=PREPARE.stages, maxnreg=PREPARE.registers,
+        HK=Hk, HV=Hv, D=dk, EXACT=EXACT,
+        num_warps=PREPARE.warps, num_stages=PREPARE.stages, maxnreg=PREPARE.registers, **OPTIONS,
     )  # fmt: skip
     wide = dv >= WIDE and len(spans) * Hv >= WIDE_HEADS if slices is None else dv // slices >= WIDE
     slices, launch = slices or max(dv // (WIDE if wide else SLICE), 1), WIDE_WALK if wide else WALK
     _walk[(slices, Hv, len(spans))](
         q, k, v, solved, inner, sums, spans, sources, targets, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT, num_warps=launch.warps, num_stages=launch.stages,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT,
+        num_warps=launch.warps, num_stages=launch.stages, **OPTIONS,
     )  # fmt: skip
 
 
@@ -269,7 +276,7 @@ def fork(
     kernel, grid = (_fork_long, (len(spans), Hv, dv // BV)) if long else (_fork, (len(spans), Hv))
     kernel[grid](
         q, k, v, beta, g, spans, parents, states, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, EXACT=EXACT, num_warps=FORK.warps, num_stages=FORK.stages,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, EXACT=EXACT, num_warps=FORK.warps, num_stages=FORK.stages, **OPTIONS,
     )  # fmt: skip
 
 

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mainspring.ops.triton_launch import OPTIONS, after_previous
+
 MOST_OUTPUTS = 1024
 ROWS = range(513, 1025)
 
@@ -33,6 +35,7 @@ def _linear(
     x, w, out, M, N,
     K: tl.constexpr, ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INNER: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
+    after_previous()
     row, n = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
     k = tl.arange(0, INNER)
     of_x = x + tl.minimum(row, M - 1)[:, None] * K + k[None, :]
@@ -58,6 +61,6 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     out = x.new_empty(M, N)
     _linear[(triton.cdiv(M, TILE.rows), triton.cdiv(N, TILE.outputs))](
         x, weight, out, M, N, K=weight.shape[1], ROWS=TILE.rows, OUTPUTS=TILE.outputs, INNER=TILE.inner, EXACT="tf32x3",
-        num_warps=TILE.warps, num_stages=TILE.stages,
+        num_warps=TILE.warps, num_stages=TILE.stages, **OPTIONS,
     )  # fmt: skip
     return out
