@@ -27,6 +27,6 @@ OPTIONS: dict[str, bool] = {"launch_pdl": True} if OVERLAPS.value else {}
 
 
 @triton.jit
-def after_previous() -> None:
+def after_previous():
     if OVERLAPS:
         gdc_wait()
