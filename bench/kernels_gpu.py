@@ -94,10 +94,11 @@ def scan(repeats: int) -> None:
             from fla.ops.gated_delta_rule import chunk_gated_delta_rule
 
             cu = torch.arange(0, T + 1, length, device="cuda")
+            given = [x[None].to(BF16) for x in (q, k, v)]
 
             def theirs() -> Tensor:
                 return chunk_gated_delta_rule(
-                    *(x[None].to(BF16) for x in (q, k, v)), g=g[None], beta=beta[None], scale=1.0,
+                    *given, g=g[None], beta=beta[None], scale=1.0,
                     output_final_state=True, cu_seqlens=cu,
                 )[0][0, :short]  # fmt: skip
 
