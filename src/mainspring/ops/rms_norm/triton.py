@@ -5,11 +5,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mainspring.ops.triton_launch import OPTIONS, after_previous
+
 
 @triton.jit(do_not_specialize=["T"])
 def _add_norm(
     h, y, weight, total, out, T, eps, N: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, ADD: tl.constexpr
 ):
+    after_previous()
     row, i = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
     mask = (row < T)[:, None] & (i < N)[None, :]
     at = row.to(tl.int64)[:, None] * N + i[None, :]
@@ -26,6 +29,7 @@ def _add_norm(
 @triton.jit(do_not_specialize=["rows"])
 def _gated(o, z, stride, weight, out, rows, eps, H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
     """Heads of all rows one after another, BLOCK of them a program."""
+    after_previous()
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = (n < rows)[:, None]
     d = tl.arange(0, D)[None, :]
@@ -46,17 +50,17 @@ def add_rms_norm(h: Tensor, y: Tensor | None, weight: Tensor, eps: float) -> tup
     rows = max(1, 4096 // wide)  # a row a warp where it fits: its sum needs no other warp
     if T:
         _add_norm[(triton.cdiv(T, rows),)](
-            h, total, weight, total, out, T, eps, N=N, WIDE=wide, ROWS=rows, ADD=y is not None, num_warps=4
+            h, total, weight, total, out, T, eps, N=N, WIDE=wide, ROWS=rows, ADD=y is not None, num_warps=4, **OPTIONS
         )
     return total, out
 
 
 def gated_rms_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> Tensor:
     T, H, D = o.shape
-    out = o.new_empty(T, H * D)
+    out = z.new_empty(T, H * D)
     block = max(1, 4096 // D)
     if T:
         _gated[(triton.cdiv(T * H, block),)](
-            o, z, z.stride(0), weight, out, T * H, eps, H=H, D=D, BLOCK=block, num_warps=4
+            o, z, z.stride(0), weight, out, T * H, eps, H=H, D=D, BLOCK=block, num_warps=4, **OPTIONS
         )
     return out
