@@ -123,8 +123,8 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         if self.round_cost is not None:
             self.round_cost.check()
         limits = self.limits
-        counts = (limits.pass_tokens, limits.pass_parts, limits.view_tokens, limits.context_tokens, limits.stream_tokens)
-        if min(counts) < 1:
+        tokens = (limits.pass_tokens, limits.view_tokens, limits.context_tokens, limits.stream_tokens)
+        if min(*tokens, limits.pass_parts) < 1:
             raise BadNodeError("every limit must be at least 1", param="limits")
         if limits.slots < 0 or (limits.slots and self.round_cost is None):
             raise BadNodeError("slots need a round cost", param="limits.slots")
