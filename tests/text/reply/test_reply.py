@@ -84,7 +84,8 @@ def test_an_end_token_ends_it_and_is_counted_and_not_shown() -> None:
     one = reply()
     assert content(one.push([*ids("Yes"), END, *ids("No")])) == "Yes"
     assert (one.tokens[-1], one.ended, one.stop) == (END, True, None)
-    assert one.released == len(ids("Yes")) + 1
+    assert one.finish() == []
+    assert one.released == len(one.tokens) == len(ids("Yes")) + 1
 
 
 def test_a_stop_id_is_named() -> None:
