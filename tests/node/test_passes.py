@@ -317,7 +317,7 @@ def test_a_queue_has_an_end() -> None:
 
 def test_leases_are_refused_by_name() -> None:
     rig = NodeRig().join()
-    stream = rig.router.open(m.OpenLease(request="r", epoch=3, prompt_tokens=5, max_tokens=5))
+    stream = rig.router.open(m.OpenLease(request="r", epoch=3, prompt_tokens=5, max_tokens=5, prompt=bytes(20)))
     rig.run(0.5)
     ended = rig.last(stream)
     assert isinstance(ended, m.LeaseEnded)
