@@ -189,3 +189,19 @@ REFUSED = {
     "guided_grammar": "send response_format instead",
     "structured_outputs": "send response_format instead",
 }
+
+
+class TokenizeIn(Struct, frozen=True, kw_only=True):
+    """`prompt` or `messages`."""
+
+    model: ModelName = ""
+    prompt: str | None = None
+    messages: Annotated[list[MessageIn], Meta(min_length=1, max_length=65_536)] | None = None
+    tools: Annotated[list[ToolDefinitionIn], Meta(max_length=1024)] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeIn(Struct, frozen=True, kw_only=True):
+    tokens: list[TokenId]
+    model: ModelName = ""

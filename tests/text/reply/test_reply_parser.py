@@ -131,6 +131,8 @@ def test_string_values_grow_and_others_come_whole() -> None:
 def test_reasoning_that_the_prompt_opened_and_reasoning_that_never_ends() -> None:
     assert Seen(["so\n</think>\n\nyes"], inside=True).facts()[:2] == ("so", "yes")
     assert Seen(["so it is\n"], inside=True).facts()[:2] == ("so it is", "")
+    assert Seen(["\n<think>\nso\n</think>\n\nyes"], inside=True).facts()[:2] == ("so", "yes")
+    assert Seen(["so <think> it is"], inside=True).facts()[:2] == ("so <think> it is", "")
     assert Seen(["\n<think>a</think>b"], reasoning=False).facts()[:2] == ("", "\n<think>a</think>b")
 
 

@@ -1,6 +1,6 @@
 """One choice on its way: a lease's rounds through a `Reply`, in steps that a surface can show, and its tally."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Literal
 
 from msgspec import Struct, field
@@ -67,7 +67,7 @@ class ChoiceRun:
         self._tokens: list[Token] = []
         self._shown = 0
 
-    async def steps(self) -> AsyncIterator[Step]:
+    async def steps(self) -> AsyncGenerator[Step, None]:
         """GenerationFailedError and the errors of links where it breaks on the way."""
         try:
             async for message in self._lease:
@@ -77,19 +77,27 @@ class ChoiceRun:
                     return
                 deltas = self._rounds(message)
                 if self._reply.ended:
-                    # What the node still does is of no use to anybody.
-                    if self._reply.stop is None or isinstance(self._reply.stop, int):
-                        async for last in self._lease:
-                            if isinstance(last, m.LeaseEnded):
-                                self._ended(last)
-                                break
-                    await self._lease.aclose()
+                    if self._reply.cut:  # what the node goes on to write is of no use to anybody
+                        await self._lease.aclose()
+                    else:
+                        await self._until_end()
                     yield self._last("stop", deltas)
                     return
                 if deltas or self._reply.released > self._shown:
                     yield Step(self.index, deltas, self._release())
         finally:
             await self._lease.aclose()
+
+    async def aclose(self) -> None:
+        """The lease is taken back where it is open."""
+        await self._lease.aclose()
+
+    async def _until_end(self) -> None:
+        """The node ends at the same token and says what it took."""
+        async for message in self._lease:
+            if isinstance(message, m.LeaseEnded):
+                self._ended(message)
+                return
 
     def _rounds(self, message: m.Rounds) -> list[Delta]:
         ids = m.u32(message.tokens).tolist()
@@ -104,6 +112,7 @@ class ChoiceRun:
         tally.tokens += kept
         tally.rounds += message.rounds
         tally.drafted += message.drafted
+        tally.cached = message.cached
         # Drafts behind the cut were accepted for nobody.
         tally.accepted += min(kept, message.accepted)
         if message.rounds == 1:

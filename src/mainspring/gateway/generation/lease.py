@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
+from typing import cast
 
 from mainspring.errors import MainspringError
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
@@ -71,7 +72,7 @@ async def open_lease(gateway: Gateway, submit: m.Submit) -> Lease:
         lease.accepted.set()
 
     messages = gateway.fleet.generate(submit, accepted, within_s=gateway.config.limits.request_s)
-    lease = Lease(gateway, messages)
+    lease = Lease(gateway, cast(AsyncGenerator[Message, None], messages))
     try:
         await lease.taken()
     except BaseException:

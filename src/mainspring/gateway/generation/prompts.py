@@ -1,4 +1,4 @@
-"""A conversation or a text -> prompt tokens, with what reading the reply needs to know of them. Pure; for any thread."""
+"""A conversation or a text -> prompt tokens, and what reading the reply needs to know of them. Pure; for any thread."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def make_ready(
 
 def count(bundle: Bundle, conversation: Conversation) -> int:
     """Tokens of a conversation's prompt. InputError."""
-    return len(_written(bundle, conversation, None).tokens)
+    return len(written(bundle, conversation, None).tokens)
 
 
 def check_ids(bundle: Bundle, writing: Writing) -> None:
@@ -95,7 +95,7 @@ def _of_conversation(
     bundle: Bundle, conversation: Conversation, call: GenerateCall, context: int, most_new: int, salt: bytes
 ) -> Ready:
     try:
-        prompt = _written(bundle, conversation, context)
+        prompt = written(bundle, conversation, context)
     except TooLargeError as error:
         raise ContextError(context, error.actual, param=call.field) from None
     if not len(prompt.tokens):
@@ -106,7 +106,7 @@ def _of_conversation(
     return Ready(bundle, prompt.tokens, keys, room, conversation, prompt.inside, given)
 
 
-def _written(bundle: Bundle, conversation: Conversation, limit: int | None) -> Any:
+def written(bundle: Bundle, conversation: Conversation, limit: int | None) -> Any:
     try:
         return write_prompt(
             bundle.chat, conversation.span, ends=bundle.eos_ids, thinking=conversation.thinking,

@@ -75,8 +75,8 @@ class Parser:
         return True
 
     def _tags(self) -> tuple[str, ...]:
-        if self.where == "reasoning":
-            return (THINK_END,)
+        if self.where == "reasoning":  # one that opens again what the prompt has opened is no text
+            return (THINK, THINK_END) if self._fresh else (THINK_END,)
         opening = (THINK,) if self._reasoning and self._fresh and not self.calls else ()
         return opening if self._schemas is None else (*opening, CALL)
 

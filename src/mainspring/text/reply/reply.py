@@ -17,7 +17,8 @@ from mainspring.text.tokenizer import Tokenizer
 
 class Reply:
     """`parser` None: all text is content. `tokens` are the reply's own; `ended`: it is complete and `push` takes
-    nothing more; `stop` is what ended it, a stop string or an id, None where that was an end token or a call."""
+    nothing more; `stop` is what ended it, a stop string or an id, None where that was an end token or a call. `cut`:
+    it ended here, and whoever makes the tokens does not know."""
 
     def __init__(
         self, tokenizer: Tokenizer, *, ends: Collection[int], stop_ids: Collection[int] = (),
@@ -28,7 +29,7 @@ class Reply:
         self._ends, self._stop_ids, self._least = frozenset(ends), frozenset(stop_ids), least
         self._stops, self._parser, self._one_call = Stops(stops), parser, one_call
         self.tokens: list[int] = []
-        self.ended = self._after_call = False
+        self.ended = self.cut = self._after_call = False
         self.stop: str | int | None = None
         self._lengths: list[int] = []  # characters there were after each token that is not released
         self._chars = self._sure = 0
@@ -78,7 +79,8 @@ class Reply:
     def _sured(self, text: str) -> list[Delta]:
         sure = self._stops.push(text)
         if self._stops.found is not None and self.stop is None:
-            self.ended, self.stop = True, self._stops.found
+            self.ended = self.cut = True
+            self.stop = self._stops.found
         return self._parsed(sure)
 
     def _parsed(self, sure: str) -> list[Delta]:
@@ -90,7 +92,7 @@ class Reply:
         if self._one_call:
             for at, delta in enumerate(deltas):
                 if isinstance(delta, CallEnded):
-                    self.ended = self._after_call = True
+                    self.ended = self.cut = self._after_call = True
                     return deltas[: at + 1]
         return deltas
 
