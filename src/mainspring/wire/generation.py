@@ -74,7 +74,8 @@ class OpenLease(Record, frozen=True, kw_only=True):
 
 class Rounds(Row, frozen=True, kw_only=True):
     """Tokens accepted in one or more rounds: u32 [n]. `logprobs` f32 [n] where asked; `top` for each token its u32 ids
-    and f32 logprobs, interleaved by token. The first one is the first token of the stream."""
+    and f32 logprobs, interleaved by token. The first one is the first token of the stream. `cached` of the prompt's
+    tokens were not scanned; in every message, since a client that stops early hears no `LeaseEnded`."""
 
     cap = 1 * MIB
     tokens: U32
@@ -84,6 +85,7 @@ class Rounds(Row, frozen=True, kw_only=True):
     top_ids: U32 = b""
     top_logprobs: F32 = b""
     accepted: Count = 0
+    cached: Count = 0
 
     @property
     def nbytes(self) -> int:
@@ -107,7 +109,7 @@ def joined_rounds(rounds: Sequence[Rounds]) -> Rounds:
         tokens=b"".join(each.tokens for each in rounds), rounds=sum(each.rounds for each in rounds),
         drafted=sum(each.drafted for each in rounds), logprobs=b"".join(each.logprobs for each in rounds),
         top_ids=b"".join(each.top_ids for each in rounds), top_logprobs=b"".join(each.top_logprobs for each in rounds),
-        accepted=sum(each.accepted for each in rounds),
+        accepted=sum(each.accepted for each in rounds), cached=rounds[0].cached,
     )  # fmt: skip
 
 
