@@ -86,7 +86,8 @@ class NullSlots:
     def prefill_slot(
         self, slot: int, tokens: IntArray, *, saves: tuple[int, ...] = (), final: bool = True  # noqa: ARG002
     ) -> tuple[int, ...]:  # fmt: skip
-        state, handles = self._slots[slot], []
+        state = self._slots[slot]
+        handles: list[int] = []
         at = 0
         for end in (*saves, state.position + len(tokens)):
             piece = tokens[at : at + end - state.position]

@@ -3,7 +3,6 @@ in the device thread."""
 
 import logging
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +18,7 @@ from mainspring.node.leases import Writing
 from mainspring.node.roundfit import RoundFit
 from mainspring.node.runner import Clock
 from mainspring.node.writer import Grammars, Writer
+from mainspring.text.bundle import Bundle
 
 log = logging.getLogger(__name__)
 DEFAULT_SLOTS = 4
@@ -39,7 +39,7 @@ class Generating:
 
     @classmethod
     def of(
-        cls, backend: Backend, config: NodeConfig, ends: Sequence[int], clock: Clock, grammars: Grammars | None = None
+        cls, backend: Backend, config: NodeConfig, bundle: Bundle, clock: Clock, grammars: Grammars | None = None
     ) -> "Generating | None":
         """None where it does not: no slots wanted, a bundle that does not say what ends a reply, a device that can't.
         InputError where slots were asked for by number and there can be none."""
@@ -47,9 +47,10 @@ class Generating:
         if wanted == 0:
             return None
         try:
-            if not ends:
+            if not bundle.eos_ids:
                 raise DeviceError("nothing in the model's folder says what ends a reply (eos_token_id)")
-            limits = SlotLimits(wanted or DEFAULT_SLOTS, config.block_rows, config.deterministic)
+            known = min(bundle.tokenizer.vocab_size, backend.limits.vocab_size)
+            limits = SlotLimits(wanted or DEFAULT_SLOTS, config.block_rows, config.deterministic, known)
             streams = Streams(
                 backend.generation(limits), cache_bytes=config.prefix_mib << 20, drafter=config.drafter or None
             )
@@ -59,8 +60,8 @@ class Generating:
             log.info("this node does not generate: %s", error)
             return None
         context = min(backend.limits.context_tokens, config.stream_tokens or backend.limits.context_tokens)
-        writing = Writing(limits.slots, context, backend.limits.vocab_size, tuple(ends), lambda: secrets.randbits(64))
-        fit = measure_rounds(streams, limits.slots, context, backend.limits.vocab_size, clock)
+        writing = Writing(limits.slots, context, known, bundle.eos_ids, lambda: secrets.randbits(64))
+        fit = measure_rounds(streams, limits.slots, context, known, clock)
         return cls(Writer(streams, grammars), writing, fit)
 
 

@@ -45,6 +45,7 @@ class Held:
     lease: m.OpenLease
     spec: StreamSpec
     sent: int = 0
+    cached: int = 0
     live: bool = False
     over: bool = False
 
@@ -135,6 +136,12 @@ class Leases:
 
     # ------------------------------------------------------ what came of it
 
+    def opened(self, opened: Sequence[tuple[str, int]]) -> None:
+        """These are on the device now, with so many tokens of their prompts from checkpoints."""
+        for name, cached in opened:
+            if name in self._held:
+                self._held[name].cached = cached
+
     def scanned(self, chunk: Chunk, now_s: float) -> None:
         """The chunk went well; where the prompt ends, rounds begin."""
         held = self._held.get(chunk.spec.id)
@@ -158,7 +165,7 @@ class Leases:
                 continue
             if len(each.tokens):
                 held.sent += len(each.tokens)
-                says.append(Say(held.link, held.stream, rounds_of(each)))
+                says.append(Say(held.link, held.stream, rounds_of(each, held.cached)))
             if each.ended is not None:
                 says.append(Say(held.link, held.stream, ended_of(each.ended, held.sent)))
                 self._forget(each.id, on_device=False)

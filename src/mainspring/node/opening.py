@@ -55,7 +55,7 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
         raise TokenizerError("the tokenizer has more ids than the weights: they do not belong together")
     cache_bytes = config.cache_mib << 20
     engine = Engine(backend, cache_bytes=cache_bytes)
-    generating = Generating.of(backend, config, bundle.eos_ids, clock)
+    generating = Generating.of(backend, config, bundle, clock)
     slots = 0 if generating is None else generating.writing.slots
     limits = limits_of(backend, cache_bytes, state_bytes_a_token(backend), slots, config.stream_tokens)
     probe = Probe(limits.context_tokens, limits.pass_tokens, limits.view_tokens, config.probe_s, config.probe_pass_s)

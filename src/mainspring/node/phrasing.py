@@ -37,12 +37,12 @@ def spec_of(lease: m.OpenLease, name: str, ends: Sequence[int], drafter: str, se
     )  # fmt: skip
 
 
-def rounds_of(emitted: Emitted) -> m.Rounds:
-    """Of at least one token."""
+def rounds_of(emitted: Emitted, cached: int) -> m.Rounds:
+    """Of at least one token; `cached` ones of the prompt were not scanned."""
     top = emitted.top or ()
     return m.Rounds(
         tokens=np.asarray(emitted.tokens, "<u4").tobytes(), rounds=emitted.rounds, drafted=emitted.drafted,
-        accepted=emitted.accepted, logprobs=np.asarray(emitted.logprobs or (), "<f4").tobytes(),
+        accepted=emitted.accepted, cached=cached, logprobs=np.asarray(emitted.logprobs or (), "<f4").tobytes(),
         top_ids=np.asarray([token for each in top for token, _ in each], "<u4").tobytes(),
         top_logprobs=np.asarray([logprob for each in top for _, logprob in each], "<f4").tobytes(),
     )  # fmt: skip

@@ -265,6 +265,7 @@ class Scheduler:
             self.written = wrote.so_far
 
     def _scanned(self, job: PassJob, outcome: Outcome, now_s: float) -> None:
+        self.leases.opened(outcome.wrote.opened)
         for at, (index, chunk) in enumerate(zip([*job.prompts], job.chunks, strict=True)):
             fault = outcome.wrote.faults.get(at)
             if fault is None:

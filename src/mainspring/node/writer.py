@@ -26,10 +26,12 @@ Grammars = Callable[[str, str], Constraint]
 
 @dataclass(frozen=True)
 class Wrote:
-    """What became of a task's streams. `faults`: by index of the chunk. `broke`: the whole round failed, and its
+    """What became of a task's streams. `faults`: by index of the chunk. `opened`: streams that are new, and the tokens
+    of their prompts that need no scan. `broke`: the whole round failed, and its
     streams are gone; `unknown`: streams asked for that are not here. Keys as the router knows them."""
 
     faults: dict[int, BaseException] = field(default_factory=dict)
+    opened: tuple[tuple[str, int], ...] = ()
     emitted: Sequence[Emitted] = ()
     broke: BaseException | None = None
     unknown: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class Writer:
         self._streams, self._grammars = streams, grammars
         self._positions: dict[str, int] = {}
         self._opened = self._failed = 0
+        streams.changes(0)  # from now on they are noted
 
     @property
     def live(self) -> int:
@@ -53,9 +56,11 @@ class Writer:
     def run(self, chunks: Sequence[Chunk], round_ids: Sequence[str]) -> Wrote:
         """Never raises."""
         faults: dict[int, BaseException] = {}
+        opened: list[tuple[str, int]] = []
         for index, chunk in enumerate(chunks):
             try:
-                self._chunk(chunk)
+                cached = self._chunk(chunk)
+                opened += [] if cached is None else [(chunk.spec.id, cached)]
             except Exception as error:  # this stream's alone
                 self.cancel([chunk.spec.id])
                 faults[index] = error
@@ -73,7 +78,7 @@ class Writer:
                 broke = error
         gained, dropped = self._streams.changes(TOLD)
         return Wrote(
-            faults, emitted, broke, unknown=tuple(each for each in round_ids if each not in known),
+            faults, tuple(opened), emitted, broke, unknown=tuple(each for each in round_ids if each not in known),
             gained=tuple((key.decode(), tokens) for key, tokens in gained),
             dropped=tuple(key.decode() for key in dropped), so_far=self.so_far(),
         )  # fmt: skip
@@ -97,10 +102,11 @@ class Writer:
             round_s=stats.round_seconds, failed=self._failed, histogram=capped(stats.histogram),
         )  # fmt: skip
 
-    def _chunk(self, chunk: Chunk) -> None:
-        name, tokens = chunk.spec.id, len(chunk.spec.tokens)
+    def _chunk(self, chunk: Chunk) -> int | None:
+        """Tokens that a checkpoint spared, where the stream is new."""
+        name, tokens, cached = chunk.spec.id, len(chunk.spec.tokens), None
         if name not in self._positions:
-            self._positions[name] = self._streams.open(self._with_grammar(chunk))
+            cached = self._positions[name] = self._streams.open(self._with_grammar(chunk))
             self._opened += 1
         position = self._positions[name]
         if position + SLACK < chunk.start:
@@ -110,6 +116,7 @@ class Writer:
             if now <= position:  # the rest up to here is less than the engine cuts
                 break
             position = self._positions[name] = now
+        return cached
 
     def _with_grammar(self, chunk: Chunk) -> StreamSpec:
         kind, text = chunk.grammar
@@ -129,7 +136,7 @@ class Writer:
 
 
 def capped(histogram: Sequence[int]) -> tuple[int, ...]:
-    """As the wire takes it: what is beyond counts with the last."""
-    beyond = sum(histogram[HISTOGRAM:])
-    whole = tuple(histogram[:HISTOGRAM])
+    """As the wire takes it, from rounds of one token on; what is beyond counts with the last."""
+    beyond = sum(histogram[HISTOGRAM + 1 :])
+    whole = tuple(histogram[1 : HISTOGRAM + 1])
     return (*whole[:-1], whole[-1] + beyond) if beyond else whole

@@ -37,10 +37,9 @@ class Sampling(Record, frozen=True, kw_only=True):
     grammar: Annotated[str, Meta(max_length=128 * KIB)] = ""
 
 
-HISTOGRAM = 65
+HISTOGRAM = 64
 Histogram = Annotated[tuple[Count, ...], Meta(max_length=HISTOGRAM)]
-"""[n]: how many rounds gave n tokens, the one beside accepted drafts included; the last one also those that gave
-more."""
+"""[i]: how many rounds gave i + 1 tokens, the bonus token included; the last one also those that gave more."""
 
 
 class OpenLease(Record, frozen=True, kw_only=True):
