@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from mainspring.backend.generation import GRID
 from mainspring.engine.stream_records import Constraint, Emitted, StreamSpec
 from mainspring.engine.streams import Streams
 from mainspring.errors import InputError
@@ -112,7 +113,8 @@ class Writer:
         if position + SLACK < chunk.start:
             raise PromptGoneError(chunk.start, position)
         while position < chunk.to:
-            now = tokens - self._streams.prefill(name, chunk.to - position)
+            most = -(-(chunk.to - position) // GRID) * GRID  # else a prompt's last few tokens are a piece of their own
+            now = tokens - self._streams.prefill(name, most)
             if now <= position:  # the rest up to here is less than the engine cuts
                 break
             position = self._positions[name] = now
