@@ -1,5 +1,7 @@
 """A prompt's numbers do not depend on how it was cut, and a hit is a miss, bit for bit."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,7 @@ PROMPT = prompt(2, 300)
 def scanned(slots: TorchSlots, cuts: tuple[int, ...], *, drafting: bool) -> list[torch.Tensor]:
     slot = slots.open_slot(drafting=drafting)
     edges = [0, *cuts, len(PROMPT)]
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         slots.prefill_slot(slot, PROMPT[first:last], final=last == len(PROMPT))
     held = slots._slots[slot]
     assert held.logits is not None
