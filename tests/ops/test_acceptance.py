@@ -295,7 +295,7 @@ def test_a_wrong_rule_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing from p, not from the residual, after a rejection: what enumeration is there to find."""
     monkeypatch.setattr(reference, "residual", lambda p, _: p)
     with pytest.raises(AssertionError):
-        assert_drawn_blocks_are_exact(RULES[0], 4, monkeypatch)
+        assert_drawn_blocks_are_exact(RULES[0], 5, monkeypatch)
 
 
 def test_both_rules_accept_a_point_equally_often(monkeypatch: pytest.MonkeyPatch) -> None:
