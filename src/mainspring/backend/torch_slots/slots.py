@@ -31,8 +31,6 @@ from mainspring.model.mtp import MtpHead
 from mainspring.ops.acceptance.reference import NotFiniteError, Seen, Verified, log_probabilities, verify
 from mainspring.ops.attention.tiled import decode_mask
 
-NOT_FINITE = "the model's numbers are not finite here"
-
 
 class TorchSlots:
     """Slots of `model`, whose blocks are packed for oneDNN where `packed` says so."""
@@ -262,8 +260,8 @@ def _chosen(
             logits, drafts, rule.choice, slot.seen, index=slot.emitted, most=part.most, stop_ids=rule.stop_ids,
             min_tokens=rule.min_tokens, masks=part.masks,
         )  # fmt: skip
-    except NotFiniteError:
-        return SlotResult(fault=NOT_FINITE), None
+    except NotFiniteError as error:
+        return SlotResult(fault=str(error)), None
     log = () if rule.logprobs < 0 else tuple(
         TopTokens(*log_probabilities(row, token, rule.logprobs))
         for row, token in zip(logits, verified.tokens, strict=False)
