@@ -10,7 +10,7 @@ from mainspring.fleet.errors import LinkLostError, RequestRefusedError
 from mainspring.gateway.generation.run import seed_of
 from mainspring.wire import messages as m
 from support.gateway import Served, play, served, until
-from support.writing import CONTEXT, bundle, events_of, ids_of, prompt_of, writer
+from support.writing import CONTEXT, bundle, events_of, ids_of, prompt_of, unchunked, writer
 
 HI = [{"role": "user", "content": "Hi"}]
 WEATHER = {
@@ -37,18 +37,6 @@ async def streamed(s: Served, **fields: Any) -> list[Any]:
     assert reply.status == 200, reply.body
     assert reply.headers["content-type"].startswith("text/event-stream")
     return [data for _, data in events_of(unchunked(reply.body))]
-
-
-def unchunked(body: bytes) -> bytes:
-    """HTTP's chunks joined."""
-    found = b""
-    while body:
-        size, _, rest = body.partition(b"\r\n")
-        length = int(size, 16)
-        found, body = found + rest[:length], rest[length + 2 :]
-        if not length:
-            break
-    return found
 
 
 def merged(chunks: list[Any], index: int = 0) -> dict[str, Any]:

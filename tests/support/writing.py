@@ -1,6 +1,7 @@
 """A scripted fleet that writes: a small bundle with the family's template, replies token by token as a test says."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -150,8 +151,6 @@ def rounds_of(block: list[int], submit: m.Submit, cached: int, drafted: int) -> 
 
 def events_of(body: bytes) -> list[tuple[str, Any]]:
     """(name, decoded data) of each event; comments are left out."""
-    import json
-
     found = []
     for block in body.decode().split("\n\n"):
         lines = [line for line in block.splitlines() if line and not line.startswith(":")]
@@ -160,4 +159,16 @@ def events_of(body: bytes) -> list[tuple[str, Any]]:
         fields = dict(line.split(": ", 1) for line in lines)
         data = fields["data"]
         found.append((fields.get("event", ""), data if data == "[DONE]" else json.loads(data)))
+    return found
+
+
+def unchunked(body: bytes) -> bytes:
+    """HTTP's chunks joined."""
+    found = b""
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        length = int(size, 16)
+        found, body = found + rest[:length], rest[length + 2 :]
+        if not length:
+            break
     return found
