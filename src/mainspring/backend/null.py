@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from mainspring.backend.generation import GenerationBackend, SlotLimits
 from mainspring.backend.handles import Handles
 from mainspring.backend.protocol import NO_STATE, FloatArray, IntArray, Limits, PackedPass, PassResult
+from mainspring.errors import DeviceError
 from mainspring.model.config import read_config
 
 _TOKEN_BYTES = 4096  # what a kept view token is said to weigh
@@ -60,6 +62,9 @@ class NullBackend:
 
     def state_bytes(self, state: int) -> int:
         return len(self._views[state]) * _TOKEN_BYTES
+
+    def generation(self, limits: SlotLimits) -> GenerationBackend:  # noqa: ARG002
+        raise DeviceError("this device does not generate")
 
     def release(self, state: int) -> None:
         self._views.remove(state)
