@@ -211,7 +211,8 @@ def class_status(name: str, slo: SloClass, endings: list[Ending], queue: tuple[i
     return m.ClassStatus(
         name=name, priority=slo.priority, target_s=slo.target_s, p50_s=quantile(times, 0.5),
         p99_s=quantile(times, 0.99), answered=len(answered), late=sum(ending.late for ending in answered),
-        refused=refused, open=queue[0], queued=queue[1], streams=len(streams), tokens=sum(each.tokens for each in streams),
-        first_p50_s=quantile(firsts, 0.5), first_p99_s=quantile(firsts, 0.99), gap_p50_s=quantile(gaps, 0.5),
+        refused=refused, open=queue[0], queued=queue[1], streams=len(streams),
+        tokens=sum(each.tokens for each in streams), first_p50_s=quantile(firsts, 0.5),
+        first_p99_s=quantile(firsts, 0.99), gap_p50_s=quantile(gaps, 0.5),
         gap_p99_s=quantile(gaps, 0.99), token_s=slo.token_s,
     )  # fmt: skip
