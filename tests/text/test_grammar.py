@@ -12,7 +12,7 @@ from mainspring.text.tokenizer import Tokenizer
 from support.tiny_tokenizer import tiny_tokenizer_json
 
 pytest.importorskip("llguidance")
-from mainspring.text.grammar import Grammar, GrammarError, Grammars, check_grammar
+from mainspring.text.grammar import KEPT, Grammar, GrammarError, Grammars, check_grammar
 
 TOKENIZER = Tokenizer(tiny_tokenizer_json().encode(), fast=False)
 ENDS = (TOKENIZER.control["<|im_end|>"], TOKENIZER.control["<|endoftext|>"])
@@ -99,3 +99,13 @@ def test_regular_expressions_too() -> None:
     starts = {TOKENIZER.decode([token]) for token in allowed(grammar.masks([])[0])}
     assert starts <= {"Y", "Ye", "Yes", "N", "No"}
     assert {"Yes", "No"} <= starts
+
+
+def test_the_last_grammars_are_kept_and_replies_do_not_share_a_place() -> None:
+    grammars = Grammars(TOKENIZER, ENDS)
+    first, second = (grammars.grammar("regex", "ab*") for _ in range(2))
+    first.advance(TOKENIZER.encode_text("a").tolist())
+    assert (first.complete, second.complete) == (True, False)
+    for number in range(KEPT + 3):
+        grammars.grammar("regex", f"a{{{number}}}b")
+    assert len(grammars._kept) == KEPT

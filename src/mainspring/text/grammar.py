@@ -5,10 +5,11 @@ what was emitted. Masks cost the host a look at the whole vocabulary before each
 more a round than others.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 from mainspring.errors import InputError
 from mainspring.text.tokenizer import Tokenizer
 
-Kind = Literal["json_schema", "regex", "lark"]
+KINDS = ("json_schema", "regex", "lark")
 MESSAGE_CHARS = 300
+KEPT = 16
+"""Grammars that are kept as they were compiled."""
 
 
 class GrammarError(InputError):
@@ -30,7 +33,7 @@ def is_installed() -> bool:
     return find_spec("llguidance") is not None
 
 
-def check_grammar(kind: Kind, source: str, param: str) -> None:
+def check_grammar(kind: str, source: str, param: str) -> None:
     """GrammarError where no reply could follow it. Nothing is checked where the extra is not installed: the node that
     has to follow it says so then."""
     if is_installed():
@@ -51,16 +54,24 @@ class Grammars:
             raise GrammarError("the model names no token that ends a reply, and a grammar has an end")
         self._tokenizer, self._ends = tokenizer, tuple(ends)
         self._made: Any = None
+        self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._lock = Lock()
 
-    def grammar(self, kind: Kind, source: str) -> "Grammar":
-        """GrammarError. Takes a moment: milliseconds, for large schemas much more."""
+    def grammar(self, kind: str, source: str) -> "Grammar":
+        """GrammarError. Takes a moment: milliseconds, for large schemas much more; the last ones are kept."""
         from llguidance import LLMatcher
 
-        matcher = LLMatcher(self._vocabulary(), _compiled(kind, source, "grammar"), log_level=0)
-        if matcher.is_error():
-            raise GrammarError(_short(matcher.get_error()), param="grammar")
-        return Grammar(matcher, self._tokenizer.vocab_size, self._ends)
+        with self._lock:
+            found = self._kept.pop((kind, source), None)
+        if found is None:
+            found = LLMatcher(self._vocabulary(), _compiled(kind, source, "grammar"), log_level=0)
+            if found.is_error():
+                raise GrammarError(_short(found.get_error()), param="grammar")
+        with self._lock:
+            self._kept[kind, source] = found
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return Grammar(found.deep_copy(), self._tokenizer.vocab_size, self._ends)
 
     def _vocabulary(self) -> Any:
         """Built once, from the bytes of every token."""
@@ -133,9 +144,11 @@ class Grammar:
         return row
 
 
-def _compiled(kind: Kind, source: str, param: str) -> str:
+def _compiled(kind: str, source: str, param: str) -> str:
     from llguidance import LLMatcher
 
+    if kind not in KINDS:
+        raise GrammarError(f"known kinds are {', '.join(KINDS)}", param=param)
     try:
         if kind == "json_schema":
             return str(LLMatcher.grammar_from_json_schema(source, overrides={"whitespace_flexible": False}))
