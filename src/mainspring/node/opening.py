@@ -20,6 +20,8 @@ from mainspring.node.offering import Offering, limits_of, model_key, state_bytes
 from mainspring.node.probe import CANARY, Probe, Shape, believable
 from mainspring.node.runner import Clock, execute
 from mainspring.node.tasks import Task
+from mainspring.node.writer import Grammars
+from mainspring.text import grammar
 from mainspring.text.bundle import Bundle
 from mainspring.version import __version__
 
@@ -55,7 +57,7 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
         raise TokenizerError("the tokenizer has more ids than the weights: they do not belong together")
     cache_bytes = config.cache_mib << 20
     engine = Engine(backend, cache_bytes=cache_bytes)
-    generating = Generating.of(backend, config, bundle, clock)
+    generating = Generating.of(backend, config, bundle, clock, grammars_of(bundle))
     slots = 0 if generating is None else generating.writing.slots
     limits = limits_of(backend, cache_bytes, state_bytes_a_token(backend), slots, config.stream_tokens)
     probe = Probe(limits.context_tokens, limits.pass_tokens, limits.view_tokens, config.probe_s, config.probe_pass_s)
@@ -114,6 +116,13 @@ def _run(engine: Engine, shape: Shape, clock: Clock, note: Callable[[float], Non
         log.warning("a pass of %d view tokens and %d branches failed: %s", shape.view, shape.branches,
                     type(outcome.error).__name__)  # fmt: skip
         probe.failed(shape)
+
+
+def grammars_of(bundle: Bundle) -> Grammars | None:
+    """None where the extra that follows grammars is not installed."""
+    if not grammar.is_installed() or not bundle.eos_ids:
+        return None
+    return grammar.Grammars(bundle.tokenizer, bundle.eos_ids).grammar
 
 
 def _backend(folder: Path, config: NodeConfig) -> Backend:

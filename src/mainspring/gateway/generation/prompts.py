@@ -12,6 +12,7 @@ from mainspring.gateway.assemble import SUBMIT_BYTES, tokens_of, too_many_bytes
 from mainspring.gateway.errors import ContextError, ValidationError
 from mainspring.gateway.generation.asking import Conversation, GenerateCall, Writing
 from mainspring.text.bundle import Bundle
+from mainspring.text.grammar import check_grammar
 from mainspring.text.guard import Piece
 from mainspring.text.prompt import prefix_keys, turn_ends, write_prompt
 from mainspring.text.reply.parser import Parser
@@ -60,6 +61,8 @@ def make_ready(
     """One for each prompt of `call`. `context`: tokens of prompt and reply together; `most_new`: of a reply.
     InputError, ValidationError, ContextError name the caller's field."""
     check_ids(bundle, call.writing)
+    if call.writing.grammar:
+        check_grammar("json_schema", call.writing.grammar, "response_format.json_schema.schema")
     made = []
     for at, prompt in enumerate(call.prompts):
         field = call.field if len(call.prompts) == 1 else f"{call.field}[{at}]"
