@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import time
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,6 +34,10 @@ class Serving:
 
     def node(self) -> Any:
         return self.process.ask(self.port, "GET", "/status")[1]["nodes"][0]  # type: ignore[index]
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=WAIT_S) as reply:
+            return str(reply.read().decode())
 
     def until(self, wanted: Any) -> None:
         until = time.monotonic() + WAIT_S
@@ -124,20 +129,21 @@ def test_streams_end_at_a_stop_string_and_their_slots_are_free(serving: Serving)
     serving.until(lambda: serving.node()["slots_used"] == 0)
 
 
-@pytest.mark.parametrize("prompt", ["Go", "word " * 2000], ids=["in rounds", "in prefill"])
-def test_who_hangs_up_frees_the_slot(serving: Serving, prompt: str) -> None:
-    before = serving.node()["slots_used"]
-    assert before == 0
+@pytest.mark.parametrize("prompt", [[39], [*range(40, 240)] * 25], ids=["in rounds", "early"])
+def test_who_hangs_up_frees_the_slot(serving: Serving, prompt: list[int]) -> None:
+    """Early: with thousands of tokens to read first."""
+    serving.until(lambda: serving.node()["slots_used"] == 0)
     body = json.dumps({"prompt": prompt, "max_tokens": 3000, "ignore_eos": True, "stream": True}).encode()
     with socket.create_connection(("127.0.0.1", serving.port), timeout=WAIT_S) as connection:
-        head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
-        connection.sendall(head.encode() + body)
-        if prompt == "Go":
+        head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nx-slo-class: batch\r\n"  # no rate is promised
+        connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        if len(prompt) == 1:
             data = b""
             while data.count(b"data: ") < 3:
                 data += connection.recv(65536)
         else:
-            serving.until(lambda: serving.node()["slots_used"] == 1)
+            serving.until(lambda: "mainspring_streams 1.0" in serving.metrics())
+    serving.until(lambda: "mainspring_streams 0.0" in serving.metrics())
     serving.until(lambda: serving.node()["slots_used"] == 0)
     assert serving.post("/v1/completions", {"prompt": "Go", "max_tokens": 3})[0] == 200
 
