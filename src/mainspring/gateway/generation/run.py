@@ -98,7 +98,8 @@ async def begin(gateway: Gateway, call: GenerateCall) -> Begun:
     model = await gateway.find(call.model)
     bundle = (await gateway.catalogue.assembler(model.bundle)).bundle
     stages, salt = Stages(), gateway.keys.salt(call.terms.tenant)
-    context = min(model.limits.context_tokens, bundle.files.context_tokens or model.limits.context_tokens)
+    held = min(model.limits.context_tokens, model.limits.stream_tokens)
+    context = min(held, bundle.files.context_tokens or held)
 
     def made() -> list[Ready]:
         return make_ready(bundle, call, context, gateway.config.limits.reply_tokens, salt)
