@@ -39,6 +39,8 @@ class TorchSlots:
         self.limits = limits
         self.drafter = "mtp" if mtp is not None else ""
         self._network = Network(model, packed=packed, vocab=limits.vocab_size)
+        if limits.deterministic:
+            self._network.check_places(limits.slots * limits.block_rows)
         self._config = model.config
         self._ratio = self._config.num_attention_heads // self._config.num_key_value_heads
         if mtp is not None and packed:
