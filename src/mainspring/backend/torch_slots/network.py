@@ -69,7 +69,7 @@ class Network:
                 taken.append(snapshots)
             h = self._mlp(block, h[select] + y)
         slot.length += T
-        return Scanned(self.model.norm(h), [list(layers) for layers in zip(*taken, strict=True)])
+        return Scanned(self.model.norm(h), [[layer[i] for layer in taken] for i in range(len(saves))])
 
     def rows(self, tokens: Tensor, positions: Tensor, places: Sequence[Place]) -> Tensor:
         """Hidden rows [T, d] of a round."""
