@@ -90,6 +90,16 @@ def test_marks_are_kept_on_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     assert streams.changes() == ([], [b"turn", b"end"])
 
 
+def test_what_was_kept_for_another_reason_is_named_later() -> None:
+    streams = tiny_streams()
+    streams.changes()
+    run(streams, SPEC)
+    assert streams.changes() == ([], [])
+    run(streams, replace(SPEC, marks=((130, b"turn"),)))
+    assert streams.changes() == ([(b"turn", 128)], [])
+    assert run(streams, replace(SPEC, tokens=PROMPT[128:], resume=b"turn")).tokens["a"] == PLAIN[:30]
+
+
 def test_a_stream_resumes_by_an_outside_key() -> None:
     streams = tiny_streams()
     tokens = prompt(3, 300)
