@@ -132,3 +132,15 @@ def until(arrivals: Iterator[tuple[float, Request]], end_s: float) -> Iterator[t
         if when >= end_s:
             return
         yield when, request
+
+
+@pytest.mark.parametrize(("held", "starts"), [(640, 640), (700, 700), (900, 700)])
+def test_a_prompt_goes_on_from_where_the_node_keeps_it_and_not_from_where_its_key_says(held: int, starts: int) -> None:
+    desk = Desk(node(limits=SLOTS, round_cost=ROUND, keys=(("turn", held),)))
+    desk.submit(generate("g", prompt=1000, prefix_keys=(("turn", 700),)))
+    [part] = desk.passes()[0].parts
+    assert (part.view_from, part.prefix, part.view_to) == (starts, "turn", 1000)
+    desk.submit(generate("whole", "standard", prompt=700, view_key="turn"))
+    desk.finish(desk.passes()[0])
+    [part] = desk.passes()[1].parts
+    assert (part.view_from, part.opens_lease) == (starts, True)
