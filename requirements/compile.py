@@ -30,7 +30,7 @@ TORCH_NEEDS = (
 )
 # hatchling asks for it when the package is installed editable, beyond [build-system].
 EDITABLE_NEEDS = ("editables~=0.3",)
-EXTRAS = ("hub", "fast", "plots")
+EXTRAS = ("hub", "fast", "plots", "grammar")
 NEVER = re.compile(r"^(torch|nvidia-[a-z0-9-]+|cuda-[a-z0-9-]+)(?![a-z0-9-])", re.IGNORECASE | re.MULTILINE)
 FLAGS = (
     "--generate-hashes",

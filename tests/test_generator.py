@@ -1,6 +1,7 @@
-"""The plain loop: one token at a time says what the whole forward says; text is reproducible, whole and ends."""
+"""Writing in process: the plain loop says what the whole forward says; text is its text, whole, and ends."""
 
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -8,74 +9,88 @@ import pytest
 import torch
 
 from mainspring import generator as module
+from mainspring import plain_loop
 from mainspring.engine.sampling import Sampling
+from mainspring.engine.stream_records import SlotsFullError, StreamFailedError
 from mainspring.errors import InputError, ModelError, TooLargeError
-from mainspring.generator import Generator
+from mainspring.generator import Generator, Piece
+from mainspring.model.hybrid import Hybrid
+from mainspring.model.loading import load_hybrid
+from mainspring.plain_loop import PlainLoop
 from support.folders import write_tiny_model
 
 CHANCE = Sampling(temperature=1.0, seed=5)
+TURNS = [
+    {"role": "user", "content": "Hi <|im_end|>"},
+    {"role": "assistant", "content": "Hello."},
+    {"role": "user", "content": "Why?"},
+]
 
 
 @pytest.fixture(scope="module")
-def generator(tmp_path_factory: pytest.TempPathFactory) -> Generator:
-    return Generator.from_pretrained(
-        write_tiny_model(tmp_path_factory.mktemp("tiny"), max_position_embeddings=512), threads=1
-    )
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("tiny"), max_position_embeddings=512)
 
 
-def ending(monkeypatch: pytest.MonkeyPatch, generator: Generator, *, after: int, token: int) -> None:
-    """The model is sure of `token` once it has been asked `after` times."""
-    asked, plain = [0], generator.model.logits
+@pytest.fixture(scope="module")
+def generator(folder: Path) -> Generator:
+    return Generator.from_pretrained(folder, threads=1)
 
-    def logits(hidden: torch.Tensor, token_ids: Any = None) -> torch.Tensor:
-        asked[0] += 1
-        found = plain(hidden, token_ids)
-        found[:, token] = 1e4 if asked[0] > after else -1e4
-        return found
 
-    monkeypatch.setattr(generator.model, "logits", logits)
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Hybrid:
+    return load_hybrid(folder)
+
+
+def ending_with(generator: Generator, after: int) -> Sampling:
+    """Of texts that end: the end of turn becomes likely the longer, the more other tokens are written."""
+    return Sampling(1.0, seed=after, logit_bias=((generator.bundle.eos_ids[0], 3.0),))
 
 
 @torch.inference_mode()
-def whole_logits(generator: Generator, tokens: np.ndarray) -> torch.Tensor:
-    hidden = generator.model.extend(
-        torch.from_numpy(tokens), [len(tokens)], [generator.model.new_state()], update=True, outputs="all"
-    )
-    return generator.model.logits(hidden)
+def whole_logits(model: Hybrid, tokens: np.ndarray) -> torch.Tensor:
+    hidden = model.extend(torch.from_numpy(tokens), [len(tokens)], [model.new_state()], update=True, outputs="all")
+    return model.logits(hidden)
 
 
 @pytest.mark.parametrize("piece", [2048, 7])
 def test_token_by_token_equals_the_whole_forward(
-    generator: Generator, piece: int, monkeypatch: pytest.MonkeyPatch
+    generator: Generator, model: Hybrid, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PIECE_ROWS", piece)
+    monkeypatch.setattr(plain_loop, "PIECE_ROWS", piece)
     prompt = generator.prompt("What do bees do in winter?")
-    state, seen = generator.model.new_state(), []
-    row = generator._advance(state, prompt)
+    loop, state, seen = PlainLoop(model), model.new_state(), []
+    row = loop.advance(state, prompt)
     tokens = prompt
     for _ in range(40):
         seen.append(row)
         token = np.array([int(row.argmax())])
         tokens = np.concatenate([tokens, token])
-        row = generator._advance(state, token)
-    expected = whole_logits(generator, tokens)[len(prompt) - 1 : -1].numpy()
+        row = loop.advance(state, token)
+    expected = whole_logits(model, tokens)[len(prompt) - 1 : -1].numpy()
     assert np.abs(np.stack(seen) - expected).max() < 1e-4
     assert np.abs(expected).max() > 0.1  # as good as any constant otherwise
 
 
-def test_greedy_is_the_likeliest_token_of_the_whole_forward(generator: Generator) -> None:
+@pytest.mark.parametrize("drafter", ["", "none", "ngram"])
+@pytest.mark.parametrize("sampling", [Sampling(), CHANCE, Sampling(0.8, top_k=20, top_p=0.9, seed=2, min_p=0.01)])
+def test_text_is_the_plain_loops(generator: Generator, model: Hybrid, sampling: Sampling, drafter: str) -> None:
     prompt = generator.prompt("Hello")
-    found = generator.generate("Hello", max_tokens=12)
-    tokens = np.concatenate([prompt, found.tokens])
-    likeliest = whole_logits(generator, tokens)[len(prompt) - 1 : -1].argmax(-1)
-    assert likeliest.tolist() == list(found.tokens)
-    assert found == generator.generate("Hello", max_tokens=12)
+    found = generator.generate("Hello", max_tokens=30, sampling=sampling, drafter=drafter)
+    vocab = generator.bundle.tokenizer.vocab_size
+    wanted = list(PlainLoop(model).tokens(prompt, 30, sampling, generator.bundle.eos_ids, vocab))
+    assert list(found.tokens) == wanted
     assert found.prompt_tokens == len(prompt)
+    assert found.text == generator.bundle.tokenizer.decode(
+        found.tokens[:-1] if found.finish == "stop" else found.tokens
+    )
 
 
 def test_the_same_seed_gives_the_same_text_and_another_does_not(generator: Generator) -> None:
     first = generator.generate("Hello", max_tokens=24, sampling=CHANCE)
-    assert first == generator.generate("Hello", max_tokens=24, sampling=CHANCE)
+    again = generator.generate("Hello", max_tokens=24, sampling=CHANCE)
+    assert (first.tokens, first.text) == (again.tokens, again.text)
+    assert again.cached_tokens == again.prompt_tokens
     assert first.tokens != generator.generate("Hello", max_tokens=24, sampling=Sampling(1.0, seed=6)).tokens
 
 
@@ -89,26 +104,91 @@ def test_pieces_are_the_text_and_two_streams_do_not_mix(generator: Generator) ->
     assert [piece.finish for piece in pieces] == [None] * 19 + ["length"]
 
 
-def test_it_stops_at_the_end_of_turn(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_write_side_by_side(generator: Generator) -> None:
+    asked = [f"Question {number}" for number in range(4)]
+    alone = [generator.generate(each, max_tokens=20).tokens for each in asked]
+    found: dict[int, tuple[int, ...]] = {}
+
+    def write(number: int) -> None:
+        found[number] = generator.generate(asked[number], max_tokens=20).tokens
+
+    threads = [Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[number] for number in range(4)] == alone
+    assert generator.streams.free_slots == 4
+
+
+def test_it_stops_at_the_end_of_turn(generator: Generator) -> None:
     end = generator.bundle.eos_ids[0]
-    ending(monkeypatch, generator, after=3, token=end)
-    found = generator.generate("Hello", max_tokens=20)
-    assert found.finish == "stop"
-    assert len(found.tokens) == 4
-    assert found.tokens[-1] == end
-    assert found.text == generator.bundle.tokenizer.decode(found.tokens[:-1])
+    for seed in range(20):
+        found = generator.generate("Hello", max_tokens=200, sampling=ending_with(generator, seed))
+        assert (found.finish == "stop") == (found.tokens[-1] == end)
+        assert end not in found.tokens[:-1]
+        if found.finish == "stop":
+            assert found.text == generator.bundle.tokenizer.decode(found.tokens[:-1])
+            return
+    raise AssertionError("none of twenty ended")
+
+
+def test_an_abandoned_reply_frees_its_slot(generator: Generator) -> None:
+    stream = generator.stream("Hello", max_tokens=100)
+    assert isinstance(next(iter(stream)), Piece)
+    assert generator.streams.free_slots == 3
+    stream.close()  # type: ignore[attr-defined]
+    assert generator.streams.free_slots == 4
+
+
+def test_more_replies_than_slots_are_refused(generator: Generator) -> None:
+    streams = [generator.stream("Hello", max_tokens=50) for _ in range(5)]
+    for stream in streams[:4]:
+        next(stream)
+    with pytest.raises(SlotsFullError):
+        next(streams[4])
+    for stream in streams[:4]:
+        assert len(list(stream)) == 49
+
+
+def test_nobody_runs_far_ahead_of_its_reader(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AHEAD", 5)
+    slow, fast = generator.stream("Hello", max_tokens=100), generator.stream("Other", max_tokens=100)
+    first = next(slow)
+    list(fast)
+    assert max(len(each) for each in generator._arrived.values()) == 5
+    rest = [first, *slow]
+    assert tuple(piece.token for piece in rest) == generator.generate("Hello", max_tokens=100).tokens
+
+
+def test_a_fault_is_raised_and_the_next_reply_is_well(generator: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = generator.generate("Hello", max_tokens=10).tokens
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr(generator.streams.backend, "round", broken)
+    with pytest.raises(StreamFailedError, match="RuntimeError"):
+        generator.generate("Hello", max_tokens=10)
+    monkeypatch.undo()
+    assert generator.generate("Hello", max_tokens=10).tokens == wanted
+    assert generator.streams.free_slots == 4
 
 
 def test_a_conversation_goes_through_the_template(generator: Generator) -> None:
-    turns = [
-        {"role": "user", "content": "Hi <|im_end|>"},
-        {"role": "assistant", "content": "Hello."},
-        {"role": "user", "content": "Why?"},
-    ]
-    tokens = generator.prompt(turns)
+    tokens = generator.prompt(TURNS)
     end = generator.bundle.eos_ids[0]
     assert (tokens == end).sum() == 3  # the user's own is text
-    assert np.array_equal(tokens, generator.prompt({"messages": turns}))
+    assert np.array_equal(tokens, generator.prompt({"messages": TURNS}))
+
+
+def test_a_conversation_that_goes_on_is_read_from_there(folder: Path) -> None:
+    generator = Generator.from_pretrained(folder, threads=1)
+    turns = [{"role": "user", "content": "Tell me about the bees and the winter. " * 8}]
+    first = generator.generate(turns, max_tokens=10)
+    assert first.prompt_tokens >= 128
+    turns += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "And then?"}]
+    assert generator.generate(turns, max_tokens=10).cached_tokens == first.prompt_tokens // 64 * 64
 
 
 @pytest.mark.parametrize(
@@ -125,16 +205,6 @@ def test_bad_input_is_named_at_once(generator: Generator, prompt: Any, max_token
 def test_a_prompt_beyond_the_context_is_refused(generator: Generator) -> None:
     with pytest.raises(TooLargeError):
         generator.generate("word " * 600, max_tokens=100)
-
-
-@pytest.mark.parametrize(
-    ("values", "param"),
-    [({"temperature": -1}, "temperature"), ({"top_p": 0}, "top_p"), ({"top_k": -1}, "top_k"), ({"seed": -1}, "seed")],
-)
-def test_bad_sampling_is_named(values: dict[str, Any], param: str) -> None:
-    with pytest.raises(InputError) as caught:
-        Sampling(**values)
-    assert caught.value.param == param
 
 
 def test_without_weights_the_embedded_one_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

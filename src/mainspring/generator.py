@@ -1,31 +1,33 @@
-"""Writing in the caller's process: a conversation in, the next reply out, token by token.
+"""Writing in the caller's process: a conversation in, the next reply out.
 
     generator = Generator.from_pretrained("path/to/model")  # or Generator.embedded()
     for piece in generator.stream("What do bees do in winter?", max_tokens=100):
         print(piece.text, end="")
 
-The plain loop that faster engines are compared with: the prompt in one go, then one token at a time, fp32 on the CPU.
-Greedy text is reproducible; sampled text is so by its seed. A `Generator` owns one model; calls from several threads
-take turns token by token.
+A `Generator` owns one model and its slots. Replies that are read side by side, from one thread or several, go through
+the same rounds; a prompt that goes on from an earlier one is read from there. Greedy text is reproducible; sampled text
+is so by its seed.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
-from mainspring.backend.threads import choose_threads
-from mainspring.engine.sampling import Sampling, choose
+from mainspring.backend import open_backend
+from mainspring.backend.generation import SlotLimits
+from mainspring.backend.protocol import Backend
+from mainspring.engine.sampling import Sampling
+from mainspring.engine.stream_records import Emitted, StreamFailedError, StreamSpec
+from mainspring.engine.streams import DEFAULT_CACHE_BYTES, Streams
 from mainspring.errors import InputError, ModelError, TokenizerError, TooLargeError
 from mainspring.hub import model_folder
-from mainspring.model.hybrid import Hybrid
-from mainspring.model.loading import load_hybrid
-from mainspring.model.state import State
 from mainspring.text.bundle import Bundle
 from mainspring.text.detokenise import Detokeniser
 from mainspring.text.formats import read_span
@@ -34,8 +36,10 @@ from mainspring.text.span import Message, ReadSpan, Span, Text
 Finish = Literal["stop", "length"]
 Prompt = Span | ReadSpan | Mapping[str, Any] | list[Any] | str
 GREEDY = Sampling()
-DEFAULT_TOKENS, PIECE_ROWS = 256, 2048
+DEFAULT_TOKENS = 256
 EMBEDDED_WRITER = Path(str(files("mainspring") / "data" / "writer"))
+AHEAD = 64
+"""Rounds that a reply may be ahead of its reader."""
 
 
 @dataclass(frozen=True)
@@ -50,25 +54,47 @@ class Piece:
 
 @dataclass(frozen=True)
 class Generation:
-    """A whole reply. `tokens` has the end-of-turn token where there is one; `text` does not."""
+    """A whole reply. `tokens` has the end-of-turn token where there is one; `text` does not. `cached_tokens` of the
+    prompt were not read again."""
 
     text: str
     tokens: tuple[int, ...]
     finish: Finish
     prompt_tokens: int
+    cached_tokens: int = 0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
 
 
 class Generator:
-    def __init__(self, bundle: Bundle, model: Hybrid) -> None:
-        known, used = model.config.vocab_size, bundle.tokenizer.vocab_size
+    """`slots` is how many replies may be written side by side; `drafter` "" takes the model's own head where it has
+    one, else n-gram lookup; "none" drafts nothing. `deterministic`: see `SlotLimits`."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        backend: Backend,
+        *,
+        slots: int = 4,
+        block_rows: int = 8,
+        deterministic: bool = False,
+        drafter: str = "",
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        known, used = backend.limits.vocab_size, bundle.tokenizer.vocab_size
         if used > known:
             raise TokenizerError(
                 f"the tokenizer has ids up to {used - 1}, the weights know {known}: they do not belong together"
             )
         if not bundle.eos_ids:
             raise ModelError("neither config.json nor the tokenizer names a token that ends a reply (eos_token_id)")
-        self.bundle, self.model = bundle, model
+        self.bundle = bundle
+        limits = SlotLimits(slots, block_rows, deterministic, vocab_size=used)
+        self.streams = Streams(backend.generation(limits), cache_bytes=cache_bytes, drafter=drafter or None)
         self._turn = Lock()
+        self._names = count()
+        self._arrived: dict[str, deque[Emitted]] = {}
 
     @classmethod
     def from_pretrained(
@@ -78,48 +104,58 @@ class Generator:
         revision: str | None = None,
         token: str | None = None,
         threads: int | None = None,
+        **options: Any,
     ) -> "Generator":
         """Any checkpoint folder of the hybrid family, or a hub id. `threads` sets how many CPU threads this process's
-        products use; None measures which number pays.
+        products use; None measures which number pays. `options` as the class has them.
 
         Raises ModelError (HubError, CheckpointError, TokenizerError, TemplateError) saying what is wrong with it.
         """
         folder = model_folder(path_or_id, revision=revision, token=token)
-        torch.set_num_threads(threads or choose_threads())
-        return cls(Bundle.load(folder), load_hybrid(folder))
+        return cls(Bundle.load(folder), open_backend(folder, "cpu", threads=threads), **options)
 
     @classmethod
-    def embedded(cls, *, threads: int | None = None) -> "Generator":
+    def embedded(cls, *, threads: int | None = None, **options: Any) -> "Generator":
         """The small writer that comes with the package. ModelError while this version ships none."""
         if not (EMBEDDED_WRITER / "model.safetensors").is_file():
             raise ModelError(
                 "this version ships no writer's weights: make them with `mainspring train distill` (docs/writer.md) "
                 "and use Generator.from_pretrained"
             )
-        return cls.from_pretrained(EMBEDDED_WRITER, threads=threads)
+        return cls.from_pretrained(EMBEDDED_WRITER, threads=threads, **options)
 
     @property
     def context_tokens(self) -> int:
-        return self.model.config.max_position_embeddings
+        return self.streams.backend.context_tokens
 
-    def generate(self, prompt: Prompt, *, max_tokens: int = DEFAULT_TOKENS, sampling: Sampling = GREEDY) -> Generation:
+    def generate(
+        self, prompt: Prompt, *, max_tokens: int = DEFAULT_TOKENS, sampling: Sampling = GREEDY, drafter: str = ""
+    ) -> Generation:
         """`stream` to its end."""
-        tokens = self.prompt(prompt, max_tokens)
-        pieces = list(self._pieces(tokens, max_tokens, sampling))
-        finish = pieces[-1].finish or "length"
+        text: list[str] = []
+        tokens: list[int] = []
+        for event, pieces in self._written(self.prompt(prompt, max_tokens), max_tokens, sampling, drafter):
+            text.extend(piece.text for piece in pieces)
+            tokens.extend(event.tokens)
+        ended = event.ended
+        assert ended is not None  # noqa: S101 - the last event has it
+        finish: Finish = "stop" if ended.finish == "stop" else "length"
         return Generation(
-            "".join(piece.text for piece in pieces), tuple(piece.token for piece in pieces), finish, len(tokens)
-        )
+            "".join(text), tuple(tokens), finish, ended.prompt_tokens, ended.cached_tokens, ended.rounds,
+            ended.drafted, ended.accepted,
+        )  # fmt: skip
 
     def stream(
-        self, prompt: Prompt, *, max_tokens: int = DEFAULT_TOKENS, sampling: Sampling = GREEDY
+        self, prompt: Prompt, *, max_tokens: int = DEFAULT_TOKENS, sampling: Sampling = GREEDY, drafter: str = ""
     ) -> Iterator[Piece]:
         """One piece a token, the last with `finish`. `prompt` is a user's message, a list of messages, or a
         conversation in any format that spans are read from (its output, if any, is left out).
 
         What is wrong with it is raised here, not on the way: InputError naming the field, TooLargeError where prompt
-        and reply exceed the context."""
-        return self._pieces(self.prompt(prompt, max_tokens), max_tokens, sampling)
+        and reply exceed the context. Its slot is taken with the first piece (SlotsFullError) and free when the iterator
+        is closed."""
+        tokens = self.prompt(prompt, max_tokens)
+        return (piece for _, pieces in self._written(tokens, max_tokens, sampling, drafter) for piece in pieces)
 
     def prompt(self, prompt: Prompt, max_tokens: int = DEFAULT_TOKENS) -> np.ndarray:
         """Token ids [n], int64, that a reply of `max_tokens` fits behind."""
@@ -137,33 +173,58 @@ class Generator:
             raise InputError("the template makes no token of this conversation", param="prompt")
         return np.asarray(view.tokens, np.int64)
 
-    def _pieces(self, tokens: np.ndarray, max_tokens: int, sampling: Sampling) -> Iterator[Piece]:
-        state = self.model.new_state(len(tokens) + max_tokens)
-        chance = np.random.default_rng(sampling.seed)
-        text, ends = Detokeniser(self.bundle.tokenizer), set(self.bundle.eos_ids)
-        logits = self._advance(state, tokens)
-        for number in range(1, max_tokens + 1):
-            token = choose(logits[: self.bundle.tokenizer.vocab_size], sampling, chance)
-            if token in ends:
-                yield Piece(text.finish(), token, "stop")
-                return
-            sure = text.push(token)
-            if number == max_tokens:
-                yield Piece(sure + text.finish(), token, "length")
-                return
-            yield Piece(sure, token)
-            logits = self._advance(state, np.array([token]))
-
-    @torch.inference_mode()
-    def _advance(self, state: State, tokens: np.ndarray) -> np.ndarray:
-        """Logits [vocab] after `tokens`, in pieces so that activations stay bounded."""
+    def _written(
+        self, tokens: np.ndarray, max_tokens: int, sampling: Sampling, drafter: str
+    ) -> Iterator[tuple[Emitted, list[Piece]]]:
+        """A round's tokens and their pieces."""
+        name, ends = str(next(self._names)), self.bundle.eos_ids
+        turns = tuple((int(at) + 1, b"") for at in np.flatnonzero(np.isin(tokens, ends)))
+        spec = StreamSpec(id=name, tokens=tokens, max_tokens=max_tokens, sampling=sampling, stop_ids=tuple(ends),
+                          drafter=drafter, marks=turns)  # fmt: skip
         with self._turn:
-            *before, last = torch.from_numpy(tokens).split(PIECE_ROWS)
-            for piece in before:
-                self.model.extend(piece, [len(piece)], [state], update=True, outputs="none")
-            hidden = self.model.extend(last, [len(last)], [state], update=True, outputs="last")
-            logits: np.ndarray = self.model.logits(hidden)[0].numpy()
-        return logits
+            self.streams.open(spec)
+            self._arrived[name] = deque()
+        text = Detokeniser(self.bundle.tokenizer)
+        try:
+            while True:
+                event = self._next(name)
+                if event.ended is not None and event.ended.finish == "failed":
+                    raise StreamFailedError(event.ended.message)
+                yield event, _pieces(event, text)
+                if event.ended is not None:
+                    return
+        finally:
+            with self._turn:
+                del self._arrived[name]
+                if name in self.streams.live:
+                    self.streams.cancel(name)
+
+    def _next(self, name: str) -> Emitted:
+        """This stream's next round; others that are ready and not too far ahead take part."""
+        while True:
+            with self._turn:
+                mine = self._arrived[name]
+                if mine:
+                    return mine.popleft()
+                if name not in self.streams.ready:
+                    self.streams.prefill(name)
+                    continue
+                together = [each for each in self.streams.ready if len(self._arrived[each]) < AHEAD]
+                for event in self.streams.round(together):
+                    self._arrived[event.id].append(event)
+
+
+def _pieces(event: Emitted, text: Detokeniser) -> list[Piece]:
+    pieces = []
+    for number, token in enumerate(event.tokens, 1):
+        ended = event.ended if number == len(event.tokens) else None
+        if ended is None:
+            pieces.append(Piece(text.push(token), token))
+        elif ended.finish == "stop":
+            pieces.append(Piece(text.finish(), token, "stop"))
+        else:
+            pieces.append(Piece(text.push(token) + text.finish(), token, "length"))
+    return pieces
 
 
 def _span(prompt: Prompt) -> Span:

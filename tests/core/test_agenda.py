@@ -91,3 +91,26 @@ def test_clearing_forgets_everything() -> None:
     agenda.begin("a", 0.0)
     assert [left.id for left in agenda.clear()] == [1]
     assert (agenda.next(0.0), agenda.live, agenda.waiting) == (Idle(), 0, 0)
+
+
+def test_a_clock_that_moves_between_a_round_and_the_next_step_starves_no_pass() -> None:
+    agenda = Agenda()
+    agenda.open(lease("a", token_s=0.1))
+    agenda.begin("a", 0.0)
+    agenda.round_done(0.02, 1.0)
+    agenda.add(work(1, predicted=5.0), 1.0)
+    assert isinstance(agenda.next(1.000_01), RunPass)
+    agenda.add(work(2, predicted=5.0), 6.0)
+    assert isinstance(agenda.next(6.0), RunRound), "the stream's turn"
+
+
+def test_while_nobody_takes_tokens_only_passes_run() -> None:
+    agenda = Agenda()
+    agenda.open(lease("a", token_s=0.1))
+    agenda.begin("a", 0.0)
+    agenda.paused = True
+    assert agenda.next(0.5) == Idle()
+    agenda.add(work(1, predicted=5.0), 0.5)
+    assert isinstance(agenda.next(0.6), RunPass)
+    agenda.paused = False
+    assert agenda.next(5.6) == RunRound(("a",))

@@ -374,7 +374,7 @@ class Node(Party):
         stream, work = self.running = self.waiting.pop(0)
         self.say(stream, m.Started(fence=work.fence))
         rows = sum(len(part.branch_tokens) // 4 for part in work.parts)
-        view = sum(len(part.view_tokens) // 4 for part in work.parts)
+        view = sum(part.view_to - part.view_from for part in work.parts)
         took = self.cost.seconds(view, rows) * self.faults.slow
         life = self.life
         if any(part.request.startswith(each) for part in work.parts for each in self.faults.poison):
@@ -410,7 +410,10 @@ class Node(Party):
         gained: list[tuple[str, int]] = []
         out = b""
         for part in work.parts:
-            view = self._view(part, ends)
+            lease = self.opened.get(part.request)
+            if part.of_lease and (lease is None or lease.attempt != part.attempt):
+                return m.Failed(fence=fence, reason="late")
+            view = self._prompt(part, lease, gained) if lease is not None and part.of_lease else self._view(part, ends)
             if view is None:
                 return m.Failed(fence=fence, reason="view_missing", dropped=(part.prefix,) if part.prefix else ())
             ends.append(view)
@@ -437,6 +440,22 @@ class Node(Party):
             stream = next(s for s, state in self.link._streams._states.items() if state.fence == fence)
             self.connection.write(stream, m.encode(done))
         return done
+
+    def _prompt(self, part: m.Part, lease: m.OpenLease, gained: list[tuple[str, int]]) -> bytes | None:
+        """So much of it is scanned now; its marks on the way are kept."""
+        assert not part.lease or part.view_to == lease.prompt_tokens
+        start = lease.prompt[: 4 * part.view_from]
+        if part.prefix and self.views.get(part.prefix) != start:
+            return None
+        if part.view_from and not part.prefix and self.half.get((part.request, part.shard)) != start:
+            return None
+        if not part.view_from:
+            self.scans.append(f"{part.request}/{part.shard}")
+        for key, tokens in lease.marks:
+            if part.view_from < tokens <= part.view_to:
+                self.views[key] = lease.prompt[: 4 * tokens]
+                gained.append((key, tokens))
+        return lease.prompt[: 4 * part.view_to]
 
     def _view(self, part: m.Part, ends: list[bytes]) -> bytes | None:
         if part.parent >= 0:

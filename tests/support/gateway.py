@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from mainspring.core.cost import Cost
 from mainspring.core.nouns import DEFAULT_CLASSES, Limits
 from mainspring.gateway.config import GatewayConfig
@@ -86,6 +88,24 @@ class ScriptedFleet:
             raise
         self.answered += 1
         return m.Result(logits=expected(submit), queue_s=0.001, device_s=0.01, total_s=0.02, nodes=("ant",))
+
+    async def generate(
+        self,
+        submit: m.Submit,
+        accepted: Callable[[float], None] | None = None,
+        *,
+        within_s: float = WAIT_S,  # noqa: ARG002
+    ) -> AsyncIterator[m.Rounds | m.LeaseEnded]:
+        """Two tokens; `support.writing` has more."""
+        submit.check()
+        self.submits.append(submit)
+        if self.error is not None:
+            raise self.error
+        if accepted is not None:
+            accepted(self.predicted_s)
+        tokens = np.arange(min(2, submit.max_tokens), dtype="<u4").tobytes()
+        yield m.Rounds(tokens=tokens)
+        yield m.LeaseEnded(tokens=len(tokens) // 4, finish="length")
 
     async def status(self, passes: int = 0) -> m.Status:  # noqa: ARG002 - as the client has it
         classes = tuple(m.ClassStatus(name=slo.name, priority=slo.priority) for slo in DEFAULT_CLASSES)

@@ -7,19 +7,25 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mainspring.backend.generation import SlotLimits
 from mainspring.backend.null import NullBackend
 from mainspring.backend.protocol import Backend, Limits
-from mainspring.core.cost import Cost
+from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import Limits as Offered
 from mainspring.engine import Engine, Segment
+from mainspring.engine.streams import Streams
 from mainspring.node.health import Health
+from mainspring.node.leases import Writing
 from mainspring.node.membership import Membership
 from mainspring.node.offering import Offering
 from mainspring.node.outcome import Outcome
 from mainspring.node.probe import Probe
+from mainspring.node.roundfit import RoundFit
 from mainspring.node.runner import Runner, execute
 from mainspring.node.scheduler import Scheduler
+from mainspring.node.tasks import Task
 from mainspring.node.views import Views
+from mainspring.node.writer import Writer
 from mainspring.wire import messages as m
 from mainspring.wire.link import Closed, Link, Rules
 from mainspring.wire.memory import Network, connect
@@ -28,30 +34,42 @@ from support.links import End, World
 
 WHO, ROUTER = Identity("fleet", "node", "ant"), Identity("fleet", "router", "hill")
 COST = (0.01, 1e-5, 1e-5)
+ROUND = RoundCost(0.01, 0.001)
 
 
 @dataclass
 class VirtualWorker:
     engine: Engine
     world: World
-    ran: list[Sequence[Segment]] = field(default_factory=list)
+    writer: Writer | None = None
+    tasks: list[Task] = field(default_factory=list)
+    device_s: float = 0.0
+    """What the null device has slept, in all: the clock of what runs there."""
     slower: float = 1.0
     cost: Cost | None = None
     """Where the device's own seconds are real ones, which no test wants: those of the shape by this."""
     before_s: float = 0.0
     """How long a job lies in the worker before it touches anything."""
 
-    def start(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None:
-        self.ran.append(segments)
-        if self.before_s:
-            self.world.call_later(self.before_s, lambda: self._run(segments, done))
-        else:
-            self._run(segments, done)
+    @property
+    def ran(self) -> list[Sequence[Segment]]:
+        """The segments of passes, measurements and canaries."""
+        return [task.segments for task in self.tasks if task.segments]
 
-    def _run(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None:
-        outcome = execute(self.engine, segments, lambda: 0.0)
-        if self.cost is not None:
-            view, rows = sum(len(s.tokens) for s in segments), sum(s.rows for s in segments)
+    def start(self, task: Task, done: Callable[[Outcome], None]) -> None:
+        self.tasks.append(task)
+        if self.before_s:
+            self.world.call_later(self.before_s, lambda: self._run(task, done))
+        else:
+            self._run(task, done)
+
+    def slept(self, seconds: float) -> None:
+        self.device_s += seconds
+
+    def _run(self, task: Task, done: Callable[[Outcome], None]) -> None:
+        outcome = execute(self.engine, task, lambda: self.device_s, self.writer)
+        if self.cost is not None and task.segments:
+            view, rows = sum(len(s.tokens) for s in task.segments), sum(s.rows for s in task.segments)
             outcome = replace(outcome, seconds=self.cost.seconds(view, rows))
         self.world.call_later(outcome.seconds * self.slower, lambda: done(outcome))
 
@@ -76,7 +94,13 @@ class NodeRig:
         name: str = "ant",
         cost: Cost | None = None,
         offered: Offered | None = None,
+        slots: int = 0,
+        streams: Streams | None = None,
+        ends: tuple[int, ...] = (),
+        prefix_bytes: int = 2**26,
+        round_cost: RoundCost = ROUND,
     ) -> None:
+        """`slots` of the null device, or `streams` of another one."""
         self.world = world or World()
         self.backend = backend or null_backend()
         self.engine = Engine(self.backend, cache_bytes=cache_bytes)
@@ -86,12 +110,24 @@ class NodeRig:
             self.probe.adopt(cost or Cost(*COST), ((500, 40, 0, (cost or Cost(*COST)).seconds(500, 40)),))
         self.health = Health(self.world.now_s)
         self.who = Identity("fleet", "node", name)
-        self.scheduler = Scheduler(name, limits, Views(self.engine.store), self.probe, self.health)
         self.worker = VirtualWorker(self.engine, self.world, cost=cost)
+        if slots and isinstance(self.backend, NullBackend):
+            self.backend.sleep = self.worker.slept
+            self.backend.round_seconds = (round_cost.d0, round_cost.d1, round_cost.d2)
+            streams = Streams(self.backend.generation(SlotLimits(slots)), cache_bytes=prefix_bytes)
+        self.streams = streams
+        writing = fit = None
+        if streams is not None:
+            slots = streams.backend.limits.slots
+            writing = Writing(slots, limits.context_tokens, limits.vocab_size, ends, lambda: 7)
+            fit = RoundFit(round_cost)
+            self.worker.writer = Writer(streams)
+        self.scheduler = Scheduler(name, limits, Views(self.engine.store), self.probe, self.health, writing, fit)
         self.runner = Runner(self.scheduler, self.worker, self.clock, self.world.call_later)
         self.offering = Offering(
             model="key", alias="tiny", bundle="b", packed=bytes(range(256)) * 4096, backend=self.backend,
-            limits=offered or Offered(), probe=self.probe,
+            limits=offered or Offered(slots=slots, stream_tokens=limits.context_tokens), probe=self.probe,
+            round_fit=fit,
         )  # fmt: skip
         self.delay_s, self.rules = delay_s, rules
         self.ended: list[tuple[Closed, float | None]] = []

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close, LimitError
 from mainspring.wire.frames import HEADER
-from mainspring.wire.link import CloseConnection, Closed, Knock, Link, Received, Rules
+from mainspring.wire.link import CloseConnection, Closed, Knock, Link, Received, Rules, Write
 from mainspring.wire.transport import Identity
 from support.links import Rig, fence, offer, work
 
+LEASE = m.OpenLease(request="r", epoch=3, prompt_tokens=1, max_tokens=1, prompt=bytes(4))
 ANT = Identity("fleet", "node", "ant")
 
 
@@ -102,7 +103,7 @@ def test_the_certificate_decides_name_and_role(hello: dict[str, str]) -> None:
     assert event.close is Close.IDENTITY
 
 
-@pytest.mark.parametrize(("oldest", "newest", "fits"), [(1, 1, True), (0, 1, True), (1, 9, True), (2, 9, False)])
+@pytest.mark.parametrize(("oldest", "newest", "fits"), [(1, 1, True), (0, 1, True), (1, 9, True), (3, 9, False)])
 def test_versions(oldest: int, newest: int, fits: bool) -> None:
     link = Link.answer(ANT, 0.0)
     said = m.Hello(role="node", name="ant", instance=1, oldest=oldest, newest=newest)
@@ -207,7 +208,7 @@ def test_unfinished_frames_are_bounded_over_all_streams() -> None:
     assert rig.right.closed.close is Close.LIMIT
 
 
-@pytest.mark.parametrize("message", [work(), m.OpenLease(request="r", epoch=3, prompt_tokens=1, max_tokens=1)])
+@pytest.mark.parametrize("message", [work(), LEASE])
 def test_only_the_router_opens_work(message: m.Message) -> None:
     rig = Rig().join()
     rig.left.connection.write(4, m.encode(message))
@@ -249,6 +250,30 @@ def test_whatever_comes_is_events_then_silence(
 def test_the_epoch_of_work_is_the_welcomed_one() -> None:
     rig = Rig().join()
     rig.right.connection.write(1, m.encode(msgspec.structs.replace(work(), fence=fence(epoch=2), order=1)))
+    rig.run(0.1)
+    assert rig.left.closed is not None
+    assert rig.left.closed.close is Close.FENCE
+
+
+def test_a_lease_is_heard_before_its_passes_whichever_comes_first() -> None:
+    rig = Rig().join()
+    slow = rig.right.link.open(LEASE, rig.world.now_s)
+    fast = rig.right.link.open(work(1), rig.world.now_s)
+    outputs, _ = rig.right.link.poll(rig.world.now_s)
+    frames = {output.stream: output.data for output in outputs if isinstance(output, Write)}
+    rig.right.connection.write(fast, frames[fast])
+    rig.run(0.3)
+    assert not rig.left.got(m.Work), "it waits for what was sent before it"
+    rig.right.connection.write(slow, frames[slow])
+    rig.run(0.3)
+    kinds = [type(event.message) for event in rig.left.heard if isinstance(event, Received)]
+    assert kinds == [m.OpenLease, m.Work]
+    assert rig.left.got(m.Work)[0].age_s >= 0.3
+
+
+def test_a_lease_for_another_life_of_the_node_ends_the_link() -> None:
+    rig = Rig().join()
+    rig.right.connection.write(1, m.encode(msgspec.structs.replace(LEASE, epoch=2, order=1)))
     rig.run(0.1)
     assert rig.left.closed is not None
     assert rig.left.closed.close is Close.FENCE

@@ -68,7 +68,7 @@ class TwoLinks(RuleBasedStateMachine):
     @precondition(router_awake)
     @rule()
     def open_a_lease(self) -> None:
-        lease = m.OpenLease(request="r", epoch=3, prompt_tokens=10, max_tokens=5)
+        lease = m.OpenLease(request="r", epoch=3, prompt_tokens=10, max_tokens=5, prompt=bytes(40))
         self.router_opens(lease, "lease")
 
     @precondition(router_awake)

@@ -1,7 +1,8 @@
 """A device without maths: right shapes, right times, deterministic logits. For tests of everything above a backend.
 
 The logits of a branch are a hash of its view's tokens, its own tokens and each label id, so a mixed-up branch, view or
-label shows; a pass takes `c0 + c1 * view rows + c2 * branch rows` seconds, by default none, spent in `sleep`.
+label shows; a pass takes `c0 + c1 * view rows + c2 * branch rows` seconds, by default none, spent in `sleep`. Its slots
+are `null_slots`: a round takes `round_seconds` (itself, a slot, a token of context).
 """
 
 import hashlib
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mainspring.backend.generation import GenerationBackend, SlotLimits
 from mainspring.backend.handles import Handles
+from mainspring.backend.null_slots import NullSlots, NullTimes
 from mainspring.backend.protocol import NO_STATE, FloatArray, IntArray, Limits, PackedPass, PassResult
 from mainspring.model.config import read_config
 
@@ -26,6 +29,8 @@ class NullBackend:
     sleep: Callable[[float], None] = time.sleep
     numerics: str = "fp32"
     device: str = "null"
+    round_seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    acceptance: float | None = None
 
     def __post_init__(self) -> None:
         self._views: Handles[IntArray] = Handles()
@@ -60,6 +65,14 @@ class NullBackend:
 
     def state_bytes(self, state: int) -> int:
         return len(self._views[state]) * _TOKEN_BYTES
+
+    def generation(self, limits: SlotLimits) -> GenerationBackend:
+        c0, c1, _ = self.cost_seconds
+        return NullSlots(
+            limits, context_tokens=self.limits.context_tokens, vocab_size=limits.vocab_size or self.limits.vocab_size,
+            times=NullTimes(c0, c1, *self.round_seconds), sleep=lambda seconds: self.sleep(seconds),
+            acceptance=self.acceptance,
+        )  # fmt: skip
 
     def release(self, state: int) -> None:
         self._views.remove(state)

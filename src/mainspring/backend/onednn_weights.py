@@ -83,10 +83,12 @@ class UnweightedNorm(nn.Module):
 def pack_weights(model: Hybrid) -> None:
     """Replace the blocks' matrices by packed ones, in place. fp32 on the CPU; embeddings and head stay as they are."""
     for block in model.blocks:
-        _pack_block(block)
+        pack_block(block)
 
 
-def _pack_block(block: Any) -> None:  # its modules become ones of other types
+@torch.no_grad()
+def pack_block(block: Any) -> None:
+    """The same for one block; its modules become ones of other types."""
     mixer, norm = block.mixer, 1.0 + block.mixer_norm.weight
     attends = isinstance(mixer, GatedAttention)
     if attends:

@@ -7,10 +7,13 @@ each branch's label ids after its last token. Handles belong to one backend obje
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mainspring.backend.generation import GenerationBackend, SlotLimits
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -100,6 +103,10 @@ class Backend(Protocol):
 
     def state_bytes(self, state: int) -> int:
         """Device memory the state holds on its own account. May be asked from another thread while a pass runs."""
+        ...
+
+    def generation(self, limits: "SlotLimits") -> "GenerationBackend":
+        """Slots of this model, once. DeviceError where this device does not generate."""
         ...
 
     def release(self, state: int) -> None:

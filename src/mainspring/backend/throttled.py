@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mainspring.backend.gauges import Gauges, gauges_of
+from mainspring.backend.generation import GenerationBackend, SlotLimits
 from mainspring.backend.protocol import NO_STATE, Backend, IntArray, Limits, PackedPass, PassResult
+from mainspring.errors import DeviceError
 
 
 class ThrottledBackend:
@@ -49,6 +51,9 @@ class ThrottledBackend:
 
     def gauges(self) -> Gauges:
         return gauges_of(self._inner)
+
+    def generation(self, limits: SlotLimits) -> GenerationBackend:  # noqa: ARG002
+        raise DeviceError("a throttled device does not generate")
 
     def release(self, state: int) -> None:
         self._inner.release(state)

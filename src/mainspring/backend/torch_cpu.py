@@ -14,13 +14,17 @@ import torch
 from torch import Tensor
 
 from mainspring.backend.gauges import Gauges, of_this_process
+from mainspring.backend.generation import SlotLimits
 from mainspring.backend.handles import Handles
 from mainspring.backend.heap import keep_freed_memory
 from mainspring.backend.onednn_weights import pack_weights
 from mainspring.backend.protocol import NO_STATE, IntArray, Limits, PackedPass, PassResult
 from mainspring.backend.threads import choose_threads
+from mainspring.backend.torch_slots.slots import TorchSlots
+from mainspring.errors import DeviceError
 from mainspring.model.hybrid import Hybrid
-from mainspring.model.loading import load_hybrid
+from mainspring.model.loading import load_hybrid, load_mtp
+from mainspring.model.mtp import MtpHead
 from mainspring.model.state import State
 from mainspring.ops.linear import onednn
 
@@ -31,12 +35,12 @@ PASS_ROWS = 65_536
 class TorchBackend:
     numerics = "fp32"
 
-    def __init__(self, model: Hybrid, *, packed: bool | None = None) -> None:
-        """`packed` lays weights out for oneDNN; None does so where the library has it."""
+    def __init__(self, model: Hybrid, *, packed: bool | None = None, mtp: MtpHead | None = None) -> None:
+        """`packed` lays weights out for oneDNN; None does so where the library has it. `mtp` drafts for generation."""
         self.packed = onednn.available() if packed is None else packed
         if self.packed:
             pack_weights(model)
-        self._model = model
+        self._model, self._mtp, self._generates = model, mtp, False
         self._states: Handles[State] = Handles()
         self.limits = Limits(model.config.max_position_embeddings, PASS_ROWS, model.config.vocab_size)
 
@@ -45,7 +49,15 @@ class TorchBackend:
         """`threads` is torch's number for the whole process; None measures which pays."""
         torch.set_num_threads(threads or choose_threads())
         keep_freed_memory()
-        return cls(load_hybrid(path))
+        return cls(load_hybrid(path), mtp=load_mtp(path))
+
+    def generation(self, limits: SlotLimits) -> TorchSlots:
+        """Slots of this model; once."""
+        if self._generates:
+            raise DeviceError("this backend's slots are open already")
+        self._generates = True
+        with torch.inference_mode():
+            return TorchSlots(self._model, self._mtp, limits, packed=self.packed)
 
     @property
     def device(self) -> str:

@@ -20,6 +20,17 @@ import click
     "--throttle", type=click.FloatRange(1, 1000), metavar="N", help="Make the device N times slower, for demos."
 )
 @click.option("--probe", type=click.FloatRange(0, 600), metavar="S", help="Seconds of measuring before it joins. [5]")
+@click.option("--slots", type=click.IntRange(0, 1024), metavar="N", help="Streams at once; 0: no generation. [4]")
+@click.option(
+    "--stream-tokens", type=click.IntRange(32), metavar="N", help="Prompt and reply of a stream. [the model's context]"
+)
+@click.option(
+    "--drafter",
+    type=click.Choice(["mtp", "ngram", "none"]),
+    help="For requests that name none. [the model's, else ngram]",
+)
+@click.option("--deterministic", is_flag=True, default=None, help="Greedy text the same in any company, at its price.")
+@click.option("--prefix-mib", type=click.IntRange(0), metavar="N", help="Memory for checkpoints of prompts. [256]")
 @click.option("--config", "path", type=click.Path(dir_okay=False, path_type=Path), help="TOML with a [node] section.")
 def node(
     path: Path | None,
@@ -33,6 +44,11 @@ def node(
     cache_mib: int | None,
     throttle: float | None,
     probe: float | None,
+    slots: int | None,
+    stream_tokens: int | None,
+    drafter: str | None,
+    deterministic: bool | None,
+    prefix_mib: int | None,
 ) -> None:
     """Serve one model on one device to a router, for as long as it is wanted.
 
@@ -57,7 +73,9 @@ def node(
         path,
         {
             "join": join, "model": model, "tls": tls, "device": device, "threads": threads, "transport": transport,
-            "alias": alias, "cache_mib": cache_mib, "throttle": throttle, "probe_s": probe,
+            "alias": alias, "cache_mib": cache_mib, "throttle": throttle, "probe_s": probe, "slots": slots,
+            "stream_tokens": stream_tokens, "drafter": drafter, "deterministic": deterministic,
+            "prefix_mib": prefix_mib,
         },
     )  # fmt: skip
     for line in config.lines():

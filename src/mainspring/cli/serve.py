@@ -1,5 +1,6 @@
 """`mainspring serve`: HTTP, router and a local node under one command."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 PROBE_S = 1.0
 """Before the first request; idle time refines what was measured, and the next start begins with that."""
 DEVICES = next(each.type for each in node_command.params if each.name == "device")
+DRAFTERS = next(each.type for each in node_command.params if each.name == "drafter")
 
 
 @click.command(short_help="Serve a model over HTTP on this machine.")
@@ -24,13 +26,17 @@ DEVICES = next(each.type for each in node_command.params if each.name == "device
 @click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one.  [8000]")
 @click.option("--device", type=DEVICES, help="Where the model runs.  [cpu]")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads of the node.  [measured]")
+@click.option("--slots", type=click.IntRange(0, 1024), metavar="N", help="Streams at once; 0: no generation.  [4]")
+@click.option("--drafter", type=DRAFTERS, help="For requests that name none.  [the model's own, else ngram]")
+@click.option("--deterministic", is_flag=True, help="Greedy text the same in any company, at its price.")
 @click.option("--keys", type=FILE, help="API keys, as `mainspring keys add` writes them.")
 @click.option("--drain-timeout", type=click.FloatRange(0.0, 86_400.0), help="Seconds after SIGTERM.  [30]")
 @click.option("--config", "path", type=FILE, help="TOML: [gateway], and all that `mainspring router --config` reads.")
 @click.option("--check", is_flag=True, help="Print the resolved configuration and end.")
 def serve(
-    model: str | None, host: str | None, port: int | None, device: str | None, threads: int | None, keys: Path | None,
-    drain_timeout: float | None, path: Path | None, check: bool,
+    model: str | None, host: str | None, port: int | None, device: str | None, threads: int | None,
+    slots: int | None, drafter: str | None, deterministic: bool, keys: Path | None, drain_timeout: float | None,
+    path: Path | None, check: bool,
 ) -> None:  # fmt: skip
     """Serve MODEL over HTTP: a gateway, a router and a supervised local node, joined over loopback.
 
@@ -56,9 +62,11 @@ def serve(
         click.echo(config.resolved())
         return
     has_nodes = bool(embedded.tables(path).get("node"))
-    if has_nodes and (model or device or threads):
-        raise InputError("the file's [[node]] tables say which models run where", param="MODEL, --device, --threads")
-    node = None if has_nodes else _node(model or EMBEDDED, device, threads)
+    flags = {"--device": device, "--threads": threads, "--slots": slots, "--drafter": drafter}
+    if has_nodes and (model or deterministic or any(value is not None for value in flags.values())):
+        raise InputError("the file's [[node]] tables say which models run where",
+                         param=f"MODEL, {', '.join(flags)}, --deterministic")  # fmt: skip
+    node = None if has_nodes else _node(model or EMBEDDED, flags, deterministic=deterministic)
     logs.set_up(sys.stderr)
     click.echo(f"gateway {config.resolved()}", err=True)
     place: list[str] = []
@@ -73,16 +81,16 @@ def serve(
     run(lambda: embedded.serve(config, path, node, listening, serves))
 
 
-def _node(model: str, device: str | None, threads: int | None) -> "NodeSection":
-    """The local node's section. HubError at once, not in the child."""
+def _node(model: str, flags: Mapping[str, str | int | None], *, deterministic: bool = False) -> "NodeSection":
+    """The local node's section, with those `flags` that were given. HubError at once, not in the child."""
     from mainspring.fleet.config import NodeSection
     from mainspring.hub import model_folder
 
     folder = model_folder(model)
     alias = model if model == EMBEDDED or not Path(model).exists() else folder.resolve().name
     args = ["--alias", alias[:128], "--probe", f"{PROBE_S:g}"]
-    args += ["--device", device] if device else []
-    args += ["--threads", str(threads)] if threads else []
+    args += [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
+    args += ["--deterministic"] if deterministic else []
     return NodeSection("local", str(folder), tuple(args))
 
 

@@ -22,7 +22,8 @@ class Refuse(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """`parts` of a score in branch order: (pass id, index of the part in it). Empty for a generation."""
+    """`parts` of a score in branch order: (pass id, index of the part in it). Empty for a generation, which is `late`
+    by its first token."""
 
     request_id: str
     parts: tuple[tuple[int, int], ...]
@@ -41,7 +42,7 @@ class DropPass(Struct, frozen=True):
 
 
 class OpenLease(Struct, frozen=True):
-    """Sent with the pass that ends the prompt; rounds begin when that pass is done."""
+    """Before the first pass of its prompt; rounds begin when the pass that ends the prompt is done."""
 
     lease: Lease
 

@@ -14,6 +14,7 @@ from mainspring.core.nouns import NO_WORK, Work, pairs
 from mainspring.core.promises import MAX_RETRY_S
 from mainspring.core.refusals import ContentionError, DeadlineError, NoNodeError, RefusedError, UnknownModelError
 from mainspring.core.sharding import cut
+from mainspring.core.slots import paced, slot_s
 from mainspring.core.state import ModelState, State, follow
 from mainspring.errors import TooLargeError
 
@@ -41,6 +42,8 @@ def assess(state: State, job: Job, now_s: float) -> float:
     if job.hard_s <= now_s:
         raise DeadlineError("the deadline has passed", param="deadline_s")
     nodes = suitable(model, job)
+    if not nodes and request.is_lease and any(fits(node, job) for node in model.usable):
+        raise ContentionError("no node keeps this class's time per token, even when idle", param="slo")
     if not nodes:
         raise NoNodeError("no usable node takes this request: numerics, draining or no free kind of slot")
     cut(job, nodes, state.next_seq())
@@ -63,13 +66,18 @@ def check_size(model: ModelState, job: Job) -> None:
         raise TooLargeError("view", limit=widest.view_tokens, actual=request.view_tokens, param="view_tokens")
     if job.longest > widest.pass_tokens:
         raise TooLargeError("branch", limit=widest.pass_tokens, actual=job.longest, param="branches")
-    context = request.view_tokens + request.max_tokens
-    if request.is_lease and context > widest.context_tokens:
-        raise TooLargeError("context", limit=widest.context_tokens, actual=context, param="max_tokens")
+    context, most = request.view_tokens + request.max_tokens, min(widest.stream_tokens, widest.context_tokens)
+    if request.is_lease and context > most:
+        raise TooLargeError("context", limit=most, actual=context, param="max_tokens")
 
 
 def suits(node: NodeState, job: Job, numerics: str | None = None) -> bool:
     """`numerics`: the class that a job under way is bound to."""
+    return fits(node, job, numerics) and (not job.request.is_lease or paced(node, job))
+
+
+def fits(node: NodeState, job: Job, numerics: str | None = None) -> bool:
+    """By size and numerics, whatever its speed."""
     request, limits = job.request, node.spec.limits
     if numerics is not None and node.spec.numerics != numerics:
         return False
@@ -77,15 +85,8 @@ def suits(node: NodeState, job: Job, numerics: str | None = None) -> bool:
         return False
     if not request.is_lease:
         return job.longest <= limits.pass_tokens
-    return limits.slots > 0 and request.view_tokens + request.max_tokens <= limits.context_tokens and paced(node, job)
-
-
-def paced(node: NodeState, job: Job) -> bool:
-    """An empty node could keep this stream's rate at all."""
-    cost, token_s = node.spec.round_cost, job.slo.token_s
-    if cost is None or token_s is None:
-        return cost is not None
-    return cost.seconds(1, job.request.view_tokens + job.request.max_tokens) <= token_s * cost.tokens
+    context = request.view_tokens + request.max_tokens
+    return limits.slots > 0 and context <= min(limits.stream_tokens, limits.context_tokens)
 
 
 def place_in_line(state: State, model: ModelState, have: Supply, job: Job, now_s: float) -> float:
@@ -138,7 +139,7 @@ def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: floa
                 depth * cap_s(node, target)
             )
         if job.request.is_lease:
-            begin = max(begin, slot_s(node, job, now_s, model.prompts / len(have)))
+            begin = max(begin, slot_s(node, job, now_s, model.prompts / len(have), model.replies.share))
         if begin + own + node.net_s < best:
             best = begin + own + node.net_s
     if len(job.shards) > 1:
@@ -206,38 +207,6 @@ def stretched(node: NodeState, job: Job, own: float) -> float:
     """Longer than the cap: several passes, each with its fixed cost and the rounds between."""
     count = own / max(node.caps[job.slo.priority] - node.coef[0], node.coef[0], 1e-4)
     return own + count * (node.coef[0] + node.round_s)
-
-
-def slot_s(node: NodeState, job: Job, now_s: float, before: float = 0.0) -> float:
-    """When a slot that keeps every stream's rate is free, `before` other prompts being served first. Leases are taken
-    to run to their last token, a round in each of the tightest gaps, since passes fill the rest."""
-    limits, cost = node.spec.limits, node.spec.round_cost
-    if cost is None or (before < 1.0 and has_slot(node, job)):
-        return now_s
-    each = max(node.round_s, 1e-3)
-    if node.token_s() < FOREVER:
-        each = max(each, node.token_s() * cost.tokens)
-    waits = sorted(
-        now_s + each * max(1.0, (lease.lease.max_tokens - lease.tokens) / cost.tokens) for lease in node.leases.values()
-    )
-    over = int(len(node.leases) - limits.slots + before)
-    if over < 0:
-        return now_s
-    return waits[min(over, len(waits) - 1)] if waits else FOREVER
-
-
-def has_slot(node: NodeState, job: Job) -> bool:
-    request, limits, cost = job.request, node.spec.limits, node.spec.round_cost
-    if cost is None or len(node.leases) >= limits.slots:
-        return False
-    reserved = sum(s.lease.prompt_tokens + s.lease.max_tokens for s in node.leases.values())
-    context = request.view_tokens + request.max_tokens
-    if reserved + context > limits.context_tokens:
-        return False
-    token_s = node.token_s()
-    if job.slo.token_s is not None:
-        token_s = min(token_s, job.slo.token_s)
-    return cost.seconds(len(node.leases) + 1, reserved + context) * node.factor <= token_s * cost.tokens
 
 
 def refusal(

@@ -2,7 +2,8 @@
 
 Shared by real nodes and the simulator. Rules: passes run first in, first out; one not begun within its `start_within_s`
 comes back as late, never run; while streams live, a round goes first whenever the next pass would hold the tightest
-stream beyond its gap, or nothing else is there. Keys that waiting passes build on are pinned: not to be evicted.
+stream beyond its gap, or nothing else is there; after a round a pass has its turn, however long it is. Keys that
+waiting passes build on are pinned: not to be evicted. While `paused`, nobody takes tokens and no round is run.
 """
 
 from collections import deque
@@ -37,7 +38,7 @@ Step = RunPass | RunRound | ComeLate | Idle
 class Agenda:
     """`now_s` is the node's own clock; only durations came over the wire."""
 
-    __slots__ = ("_leases", "_live", "_queue", "_round_end_s", "_round_s", "_tokens_a_round")
+    __slots__ = ("_leases", "_live", "_queue", "_round_end_s", "_round_s", "_rounded", "paused", "tokens_a_round")
 
     def __init__(self, tokens_a_round: float = 1.0) -> None:
         self._queue: deque[tuple[float, Pass]] = deque()
@@ -45,7 +46,9 @@ class Agenda:
         self._live: dict[str, Lease] = {}
         self._round_end_s = 0.0
         self._round_s = 0.0
-        self._tokens_a_round = tokens_a_round
+        self._rounded = False
+        self.paused = False
+        self.tokens_a_round = tokens_a_round
 
     def add(self, work: Pass, now_s: float) -> None:
         self._queue.append((now_s + work.start_within_s, work))
@@ -95,26 +98,29 @@ class Agenda:
 
     def next(self, now_s: float) -> Step:
         """What to do now. A pass or a late one leaves the agenda with this call."""
+        rounds = bool(self._live) and not self.paused
         if not self._queue:
-            return RunRound(tuple(self._live)) if self._live else Idle()
+            return RunRound(tuple(self._live)) if rounds else Idle()
         latest, work = self._queue[0]
         if now_s > latest:
             self._queue.popleft()
             return ComeLate(work)
-        if self._live and self._starves(work, now_s):
+        if rounds and self._starves(work, now_s):
             return RunRound(tuple(self._live))
         self._queue.popleft()
+        self._rounded = False
         return RunPass(work)
 
     def round_done(self, took_s: float, now_s: float) -> None:
         self._round_s = took_s
         self._round_end_s = now_s
+        self._rounded = True
 
     def _starves(self, work: Pass, now_s: float) -> bool:
         """Running it now would keep a stream waiting beyond its gap; right after a round it may run in any case."""
-        if now_s <= self._round_end_s:
+        if self._rounded:
             return False
-        gap = min((lease.token_s or DEFAULT_GAP_S) for lease in self._live.values()) * self._tokens_a_round
+        gap = min((lease.token_s or DEFAULT_GAP_S) for lease in self._live.values()) * self.tokens_a_round
         return now_s + work.predicted_s + self._round_s > self._round_end_s + gap
 
     def pinned(self) -> set[str]:

@@ -9,11 +9,12 @@ their rows.
 from itertools import islice
 from math import hypot
 
-from mainspring.core.admission import has_slot, stretched
+from mainspring.core.admission import stretched
 from mainspring.core.jobs import FOREVER, Shard
 from mainspring.core.nodestate import NodeState
-from mainspring.core.nouns import Part, pairs
+from mainspring.core.nouns import GRID, Part, pairs
 from mainspring.core.placement import better_elsewhere, skip_for
+from mainspring.core.slots import has_slot
 from mainspring.core.state import ModelState
 
 SCAN = 48
@@ -142,6 +143,8 @@ class Draft:
         budget, tokens = max(self.cap_s - c0, c0), node.spec.limits.pass_tokens
         left = request.view_tokens - cached
         scan = min(left, tokens, chunk_tokens(budget, c1, c3, cached, left))
+        if request.is_lease and scan < left:
+            scan = on_grid(cached, scan, min(left, tokens))
         budget -= c1 * scan + c3 * pairs(cached, cached + scan, 0)
         tokens -= scan
         hi, rows = shard.lo, 0
@@ -169,6 +172,13 @@ def chunk_tokens(budget_s: float, c1: float, c3: float, start: int, left: int) -
         per_token = c1 + c3 * (start + length / 2.0)
         length = min(float(left), budget_s / per_token) if per_token > 0.0 else float(left)
     return max(1, int(length)) if left else 0
+
+
+def on_grid(start: int, scan: int, most: int) -> int:
+    """A prompt's chunk ends on the grid, so that it is cut alike whatever its chunks were: the last multiple within
+    `scan`, else the next one, else `most`."""
+    end = (start + scan) // GRID * GRID
+    return end - start if end > start else min(most, start // GRID * GRID + GRID - start)
 
 
 def compose(model: ModelState, node: NodeState, now_s: float, *, insist: bool = False) -> Draft | None:

@@ -137,9 +137,9 @@ def expect_keys(state: State, node: NodeState, view_tokens: int, key: str, view_
 
 
 def open_leases(node: NodeState, draft: Draft) -> list[Action]:
-    """A lease's slot is reserved with its first chunk; the node is told with the last."""
+    """A lease's slot is reserved, and the node told, with its first chunk."""
     actions: list[Action] = []
-    for shard, part in zip(draft.members, draft.parts, strict=True):
+    for shard in draft.members:
         job = shard.job
         if not job.request.is_lease:
             continue
@@ -149,8 +149,7 @@ def open_leases(node: NodeState, draft: Draft) -> list[Action]:
                           job.attempts)  # fmt: skip
             job.attempts += 1
             node.leases[job.request.id] = LeaseState(lease, shard)
-        if part.opens_lease:
-            actions.append(OpenLease(node.leases[job.request.id].lease))
+            actions.append(OpenLease(lease))
     return actions
 
 

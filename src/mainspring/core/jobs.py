@@ -72,8 +72,8 @@ class Shard:
 class Job:
     """`due_s` is when it counts as missed (infinite where nothing binds); `order_s` is its place in the queue."""
 
-    __slots__ = ("arrival_s", "attempts", "closed", "due_s", "hard_s", "lease_node", "longest", "numerics", "open",
-                 "order_s", "parts", "request", "rows", "shards", "slo", "started")  # fmt: skip
+    __slots__ = ("arrival_s", "attempts", "closed", "due_s", "hard_s", "late", "lease_node", "longest", "numerics",
+                 "open", "order_s", "parts", "request", "rows", "shards", "slo", "started")  # fmt: skip
 
     def __init__(self, request: Request, slo: SloClass, now_s: float) -> None:
         self.request = request
@@ -89,6 +89,7 @@ class Job:
         self.open = 0
         self.closed = False
         self.started = False
+        self.late = False
         self.attempts = 0
         self.numerics: str | None = None
         self.lease_node: str | None = None

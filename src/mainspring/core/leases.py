@@ -32,6 +32,7 @@ def on_event(
         listen(state, lease, now_s)
         if not job.started and now_s > job.due_s:
             state.counters.answered_late += 1
+            job.late = True
         job.started = True
         return []
     lease.tokens = max(lease.tokens, min(event.tokens, lease.lease.max_tokens))
@@ -44,7 +45,8 @@ def on_event(
         actions = lose_lease(state, lease.shard)
     else:
         state.counters.answered += 1
-        actions = [*close(state, job), Answer(job.request.id, (), False)]
+        state.models[node.model].replies.note(lease.tokens, lease.lease.max_tokens)
+        actions = [*close(state, job), Answer(job.request.id, (), job.late)]
     return actions
 
 

@@ -139,16 +139,21 @@ class NodeState:
         return start + first.expected_s + max(GRACE_S, spread) + self.net_s
 
     def cached(self, shard: Shard) -> tuple[int, str]:
-        """Tokens of the shard's view this node need not scan, and the key of the checkpoint it resumes from."""
+        """Tokens of the shard's view this node need not scan, and the key of the checkpoint it resumes from. A node
+        may keep a prompt's beginning a little short of where its key says."""
         request = shard.job.request
         if shard.pin == self.id and shard.scanned:
             return shard.scanned, ""
         key = request.view_key
         if key and (key in self.pending or self.keys.get(key, 0) >= request.view_tokens):
             return request.view_tokens, key
-        for prefix, tokens in reversed(request.prefix_keys):
-            if tokens <= request.view_tokens and (prefix in self.keys or prefix in self.pending):
-                return tokens, prefix
+        prefixes = request.prefix_keys
+        if key and request.is_lease:
+            prefixes = (*prefixes, (key, request.view_tokens))
+        for prefix, tokens in reversed(prefixes):
+            held = self.keys.get(prefix, self.pending.get(prefix, 0))
+            if held and tokens <= request.view_tokens:
+                return min(held, tokens), prefix
         return 0, ""
 
     def runs(self, shard: Shard) -> bool:

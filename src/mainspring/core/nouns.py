@@ -16,6 +16,8 @@ Work = tuple[int, int, int, int]
 """Shards, view tokens still to scan, branch rows, attention pairs: integers, so sums are conserved exactly."""
 
 NO_WORK: Work = (0, 0, 0, 0)
+GRID = 64
+"""Chunks of a prompt end at multiples of so many tokens."""
 
 
 class SloClass(Struct, frozen=True):
@@ -87,13 +89,15 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Limits(Struct, frozen=True):
-    """What one pass may hold and what the node's memory holds between passes."""
+    """What one pass may hold and what the node's memory holds between passes: `context_tokens` of all its streams
+    together, `stream_tokens` (prompt and reply) of each."""
 
     pass_tokens: int = 65_536
     pass_parts: int = 256
     view_tokens: int = 262_144
     slots: int = 0
     context_tokens: int = 1 << 40
+    stream_tokens: int = 1 << 40
 
 
 class NodeSpec(Struct, frozen=True, kw_only=True):
@@ -119,7 +123,8 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         if self.round_cost is not None:
             self.round_cost.check()
         limits = self.limits
-        if min(limits.pass_tokens, limits.pass_parts, limits.view_tokens, limits.context_tokens) < 1:
+        tokens = (limits.pass_tokens, limits.view_tokens, limits.context_tokens, limits.stream_tokens)
+        if min(*tokens, limits.pass_parts) < 1:
             raise BadNodeError("every limit must be at least 1", param="limits")
         if limits.slots < 0 or (limits.slots and self.round_cost is None):
             raise BadNodeError("slots need a round cost", param="limits.slots")

@@ -193,7 +193,7 @@ def stands_in(other: NodeState, gone: NodeState) -> bool:
 def lose_lease(state: State, shard: Shard) -> list[Action]:
     job = shard.job
     if job.started:
-        return refuse(state, job, LeaseLostError("the node went away while streaming"))
+        return refuse(state, job, LeaseLostError("the stream broke off on its node"))
     shard.done = False
     shard.failures += 1
     if shard.failures >= MAX_FAILURES:

@@ -56,6 +56,11 @@ class Answers:
             if trail is not None and trail.began_s is None:
                 trail.began_s = max(trail.arrival_s, when_s)
 
+    def queue_s(self, request_id: str) -> float:
+        """From arrival to the first pass's begin; 0 before."""
+        trail = self._of.get(request_id)
+        return 0.0 if trail is None or trail.began_s is None else trail.began_s - trail.arrival_s
+
     def keep(self, work: Pass, pieces: dict[int, bytes], measured_s: float) -> None:
         """Logits of the parts that went well; those of requests settled meanwhile are forgotten."""
         seen: set[str] = set()

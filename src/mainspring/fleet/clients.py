@@ -7,6 +7,8 @@ one last message on its stream, whichever comes first: an answer, a refusal, the
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mainspring.core import events as ev
 from mainspring.core.actions import Answer
 from mainspring.core.nouns import Pass
@@ -14,7 +16,7 @@ from mainspring.core.refusals import BadShapeError, WorkFailedError
 from mainspring.errors import MainspringError
 from mainspring.fleet.admission import refused, request_of
 from mainspring.fleet.bundles import Packed, Sending
-from mainspring.fleet.errors import HTTP_CANCELLED, DrainingError, InternalError
+from mainspring.fleet.errors import HTTP_CANCELLED, DrainingError, InternalError, SlowReaderError
 from mainspring.fleet.links import Peer
 from mainspring.fleet.scope import scoped
 from mainspring.fleet.status import status_of_router
@@ -27,25 +29,37 @@ if TYPE_CHECKING:
     from mainspring.fleet.shell import Shell
 
 FAULT = "internal fault"
+UNSENT_BYTES = 512 << 10
+"""Of one stream's tokens that wait for its client's connection; as one record they fit a frame."""
 MAX_SENDING = 16
 """Bundles on their way to one client at once."""
 
 
 @dataclass(eq=False)
 class Open:
-    """`half`: nodes that may hold a half-scanned view of it. `reasons`: why passes with it failed."""
+    """`half`: nodes that may hold a half-scanned view of it. `reasons`: why passes or leases of it failed. Of a
+    generation: `leases` opened, when the first and last tokens came and how many, and `unsent` ones that the client's
+    connection has no room for."""
 
     request_id: str
     peer: Peer
     stream: int
     slo: str
     arrival_s: float
-    sampling: m.Sampling | None
     trace: str
     half: set[Peer] = field(default_factory=set)
     ended: m.LeaseEnded | None = None
     reasons: set[str] = field(default_factory=set)
-    streamed: bool = False
+    leases: int = 0
+    first_s: float | None = None
+    last_s: float = 0.0
+    tokens: int = 0
+    unsent: list[m.Rounds] = field(default_factory=list)
+    unsent_bytes: int = 0
+
+    @property
+    def streamed(self) -> bool:
+        return self.first_s is not None
 
 
 class ClientDesk:
@@ -93,7 +107,7 @@ class ClientDesk:
     def _submit(self, peer: Peer, stream: int, submit: m.Submit, age_s: float, now_s: float) -> None:
         shell = self.shell
         request_id = f"{peer.name[:64]}.{peer.epoch}.{stream}"
-        open_request = Open(request_id, peer, stream, submit.slo, now_s, submit.sampling, submit.trace)
+        open_request = Open(request_id, peer, stream, submit.slo, now_s, submit.trace)
         self.open[request_id] = peer.streams[stream] = open_request
         shell.tally.submitted += 1
         try:
@@ -169,7 +183,7 @@ class ClientDesk:
             return
         message: m.Message
         if open_request.ended is not None:
-            message = open_request.ended
+            message = self._whole(open_request, open_request.ended, now_s)
         else:
             message = self.shell.answers.result(answer.request_id, answer.parts, answer.late, now_s)
         self._say_last(open_request, message, now_s)
@@ -180,23 +194,57 @@ class ClientDesk:
         open_request = self.open.get(request_id)
         if open_request is not None:
             if isinstance(error, WorkFailedError) and open_request.reasons == {"bad_work"}:
-                error = BadShapeError("token ids, label ids or lengths that make no sense for this model")
+                error = BadShapeError("token ids, lengths or sampling that make no sense for this model")
             self._say_last(open_request, refused(error), now_s)
             self._forget(open_request, error.code, now_s)
 
     def relay(self, request_id: str, rounds: m.Rounds, now_s: float) -> None:
+        """At once, or when the connection takes more again: then as one, so a slow reader costs frames and not memory;
+        beyond `UNSENT_BYTES` the stream is given up, and no other one."""
         open_request = self.open.get(request_id)
-        if open_request is not None:
-            open_request.streamed = True
+        if open_request is None:
+            return
+        open_request.first_s = now_s if open_request.first_s is None else open_request.first_s
+        open_request.last_s = now_s
+        open_request.tokens += len(rounds.tokens) // 4
+        self.shell.tally.streamed(len(rounds.tokens) // 4, now_s)
+        if not open_request.peer.full and not open_request.unsent:
             self.shell.say(open_request.peer, open_request.stream, rounds, now_s)
+            return
+        open_request.unsent.append(rounds)
+        open_request.unsent_bytes += rounds.nbytes
+        if open_request.unsent_bytes > UNSENT_BYTES:
+            self.shell.tell(ev.Cancel(request_id))
+            self.refuse(request_id, SlowReaderError(limit=UNSENT_BYTES), now_s)
 
-    def lease_ended(self, request_id: str, ended: m.LeaseEnded) -> None:
+    def resume(self, peer: Peer, now_s: float) -> None:
+        """The connection takes more."""
+        for served in [*peer.streams.values()]:
+            if isinstance(served, Open) and served.unsent and not peer.full:
+                self._send_rest(served, now_s)
+
+    def lease_ended(self, request_id: str, ended: m.LeaseEnded, node: str) -> None:
         """Kept until the core says that this was the answer; a failed lease may be opened again elsewhere."""
         open_request = self.open.get(request_id)
-        if open_request is not None and ended.finish in ("stop", "length"):
-            open_request.ended = ended
+        if open_request is not None:
+            open_request.ended = replace(ended, node=node)
+
+    def _whole(self, open_request: Open, ended: m.LeaseEnded, now_s: float) -> m.LeaseEnded:
+        """With what only the router knows; what only it needs is left out."""
+        arrival_s = open_request.arrival_s
+        return replace(
+            ended, gained=(), message="", retries=max(0, open_request.leases - 1), total_s=now_s - arrival_s,
+            first_s=0.0 if open_request.first_s is None else open_request.first_s - arrival_s,
+            queue_s=self.shell.answers.queue_s(open_request.request_id),
+        )  # fmt: skip
+
+    def _send_rest(self, open_request: Open, now_s: float) -> None:
+        unsent, open_request.unsent, open_request.unsent_bytes = open_request.unsent, [], 0
+        if unsent:
+            self.shell.say(open_request.peer, open_request.stream, m.joined_rounds(unsent), now_s)
 
     def _say_last(self, open_request: Open, message: m.Message, now_s: float) -> None:
+        self._send_rest(open_request, now_s)
         self.shell.say(open_request.peer, open_request.stream, message, now_s)
 
     def _forget(self, open_request: Open, code: str, now_s: float, *, late: bool = False) -> None:
@@ -206,4 +254,12 @@ class ClientDesk:
         shell.later(lambda: shell.payloads.release(request_id))  # what the core was told before may still send it
         shell.answers.close(request_id)
         shell.nodes.work.release(request_id, open_request.half, now_s)
-        shell.tally.ended(Ending(now_s, open_request.slo, now_s - open_request.arrival_s, late, code))
+        shell.tally.ended(ending_of(open_request, late, code, now_s))
+
+
+def ending_of(request: Open, late: bool, code: str, now_s: float) -> Ending:
+    """A generation counts by its first token."""
+    if request.first_s is None:
+        return Ending(now_s, request.slo, now_s - request.arrival_s, late, code)
+    gap_s = (request.last_s - request.first_s) / (request.tokens - 1) if request.tokens > 1 else 0.0
+    return Ending(now_s, request.slo, request.first_s - request.arrival_s, late, code, request.tokens, gap_s)

@@ -50,6 +50,16 @@ class DrainingError(RefusedError):
         super().__init__(message, retry_after_s=RETRY_S)
 
 
+class SlowReaderError(RefusedError):
+    """Tokens came faster than the client's connection took them, for longer than is waited."""
+
+    code = "slow_reader"
+    status = 408
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(f"more than {limit:,} bytes of tokens wait to be read")
+
+
 class InternalError(MainspringError):
     """A fault of ours while this request was handled; the log has it."""
 

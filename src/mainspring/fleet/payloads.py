@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from mainspring.core.nouns import Part, Pass
+from mainspring.core.nouns import Lease, Part, Pass
 from mainspring.core.refusals import BadShapeError
 from mainspring.fleet.errors import ClientFullError, PayloadsFullError
 from mainspring.wire import messages as m
@@ -47,8 +47,14 @@ class Payload:
         return int(self.labels[part.branch_to] - self.labels[part.branch_from])
 
     def cut(self, part: Part, parent: int = -1) -> m.Part:
-        """The view ends under its key where this part scans it to its end; a shared or kept one has it already."""
+        """The view ends under its key where this part scans it to its end; a shared or kept one has it already. A
+        prompt went with its lease."""
         submit, lo, hi = self.submit, part.branch_from, part.branch_to
+        if submit.max_tokens:
+            return m.Part(
+                request=part.request_id, shard=part.shard, view_from=part.view_from, prefix=part.prefix, more=part.more,
+                lease=part.opens_lease, chunk=part.scan,
+            )  # fmt: skip
         ends = part.scan > 0 and 4 * part.view_to == len(self.view)
         return m.Part(
             request=part.request_id,
@@ -143,6 +149,19 @@ class Payloads:
         if left:
             self._owned[payload.owner] = left
 
+    def lease(self, lease: Lease, epoch: int, trace: str) -> m.OpenLease:
+        """As it is sent; its prompt's end is a checkpoint too where it has a key."""
+        payload = self._of[lease.request_id]
+        submit = payload.submit
+        marks = dict(submit.prefix_keys)
+        if submit.view_key:
+            marks[submit.view_key] = lease.prompt_tokens
+        return m.OpenLease(
+            request=lease.request_id, epoch=epoch, prompt_tokens=lease.prompt_tokens, max_tokens=lease.max_tokens,
+            token_s=lease.token_s, sampling=submit.sampling or m.Sampling(), trace=trace, prompt=payload.view,
+            marks=tuple(sorted(marks.items(), key=lambda mark: mark[1])), salt=submit.salt, attempt=lease.attempt,
+        )  # fmt: skip
+
     def parts(self, work: Pass) -> tuple[tuple[m.Part, ...], int]:
         """The pass as it is sent, and its attempt: the sendings that any of its shards has seen, from 0."""
         shares = set(work.shares)
@@ -151,7 +170,9 @@ class Payloads:
         attempt = 0
         for index, part in enumerate(work.parts):
             payload = self._of[part.request_id]
-            parent = scans[part.view_key] if index in shares else -1
+            parent = -1
+            if index in shares and not payload.submit.max_tokens:
+                parent = scans[part.view_key]
             if index not in shares and part.view_key and 4 * part.view_to == len(payload.view):
                 scans.setdefault(part.view_key, index)
             sends = payload.sends.get(part.shard, 0)

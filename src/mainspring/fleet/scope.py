@@ -18,10 +18,14 @@ KEY_BYTES = 20
 
 
 def scoped(submit: m.Submit, identity: Identity) -> m.Submit:
-    """The request with its keys as the router and nodes know them. No key stays none."""
+    """The request with its keys as the router and nodes know them. No key stays none; prompts and views that go by one
+    key are different things; a generation always has a salt, if only its realm's."""
+    realm = realm_of(identity)
+    if submit.max_tokens:
+        realm += b"/prompt"
+        submit = replace(submit, salt=scoped_key(submit.salt, realm))
     if not submit.view_key and not submit.prefix_keys:
         return submit
-    realm = realm_of(identity)
     prefixes = tuple((scoped_key(key, realm), tokens) for key, tokens in submit.prefix_keys)
     view_key = scoped_key(submit.view_key, realm) if submit.view_key else ""
     return replace(submit, view_key=view_key, prefix_keys=prefixes)

@@ -97,6 +97,7 @@ class Shell:
 
     def writable(self, peer: Peer, now_s: float) -> None:
         self.nodes.work.resume(peer, now_s)
+        self.clients.resume(peer, now_s)
         self._settle(peer, now_s)
 
     def lost(self, peer: Peer, close: Close, message: str, remote: bool, now_s: float) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.core.nodestate import NodeState
+from mainspring.core.nouns import SloClass
 from mainspring.core.state import ModelState
 from mainspring.fleet.links import Peer
 from mainspring.fleet.tally import MAX_CODES, WINDOW_S, Ending, PassRecord, quantile
@@ -48,13 +49,13 @@ def status_of_router(shell: "Shell", passes: int, now_s: float) -> m.Status:
             payload_bytes=shell.payloads.held_bytes,
             payload_cap_bytes=shell.payloads.cap_bytes,
             clients=sum(1 for peer in shell.book.peers if peer.joined and peer.role == "client"),
-            totals=totals(shell, ran, queues),
+            totals=totals(shell, ran, queues, now_s),
             window_s=shell.tally.window_s(now_s),
         ),
         models=[model_status(shell, name) for name in shell.models.offers],
         nodes=[node_status(shell, peer, ran.get(peer.name, ()), now_s) for peer in peers],
         classes=[
-            class_status(name, slo.priority, slo.target_s, recent.get(name, []), queues.get(name, (0, 0)))
+            class_status(name, slo, recent.get(name, []), queues.get(name, (0, 0)))
             for name, slo in classes
         ],
         passes=[
@@ -110,13 +111,27 @@ def ran_lately(shell: "Shell", now_s: float) -> dict[str, list[PassRecord]]:
     return ran
 
 
-def totals(shell: "Shell", ran: dict[str, list[PassRecord]], queues: dict[str, tuple[int, int]]) -> m.Totals:
+def written_by(shell: "Shell") -> m.Written | None:
+    """Summed over the nodes that are here; None where none generates."""
+    told = [peer.report.written for peer in shell.book.nodes.values() if peer.report and peer.report.written]
+    if not told:
+        return None
+    longest = max(len(each.histogram) for each in told)
+    histogram = [sum(each.histogram[at] for each in told if at < len(each.histogram)) for at in range(longest)]
+    names = [name for name in m.Written.__struct_fields__ if name != "histogram"]
+    return m.Written(histogram=tuple(histogram), **{name: sum(getattr(each, name) for each in told) for name in names})
+
+
+def totals(
+    shell: "Shell", ran: dict[str, list[PassRecord]], queues: dict[str, tuple[int, int]], now_s: float
+) -> m.Totals:
     tally, nodes = shell.tally, shell.core.state.nodes.values()
     return m.Totals(
         open=len(shell.clients.open), queued=sum(queued for _, queued in queues.values()), submitted=tally.submitted,
         answered=tally.answered, late=tally.late, refused=dict(tally.refused),
         passes=sum(map(len, ran.values())), pass_tokens=sum(each.tokens for some in ran.values() for each in some),
         nodes=len(shell.book.nodes), usable=sum(not (node.late or node.draining) for node in nodes),
+        streams=len(shell.nodes.work.leases), tokens_s=shell.tally.tokens_s(now_s), written=written_by(shell),
     )  # fmt: skip
 
 
@@ -161,7 +176,7 @@ def node_status(shell: "Shell", peer: Peer, ran: Sequence[PassRecord], now_s: fl
         cache_bytes=report.cache_bytes, memory_bytes=report.memory_bytes,
         memory_total_bytes=report.memory_total_bytes, temperature_c=report.temperature_c,
         report_s=None if peer.report is None else max(0.0, now_s - peer.report_s), declared=offer.cost,
-        round_cost=offer.round_cost,
+        round_cost=offer.round_cost, written=report.written,
     )  # fmt: skip
 
 
@@ -183,10 +198,10 @@ def state_of(shell: "Shell", peer: Peer, node: NodeState | None, heard_s: float)
     return "busy" if node.held or node.leases else "ready"
 
 
-def class_status(
-    name: str, priority: int, target_s: float | None, endings: list[Ending], queue: tuple[int, int]
-) -> m.ClassStatus:
+def class_status(name: str, slo: SloClass, endings: list[Ending], queue: tuple[int, int]) -> m.ClassStatus:
     """`queue`: requests of it that are open, and queued."""
+    streams = [ending for ending in endings if ending.tokens]
+    firsts, gaps = sorted(each.total_s for each in streams), sorted(each.gap_s for each in streams if each.tokens > 1)
     answered = [ending for ending in endings if not ending.code]
     times = sorted(ending.total_s for ending in answered)
     refused: dict[str, int] = {}
@@ -194,7 +209,10 @@ def class_status(
         if ending.code and (ending.code in refused or len(refused) < MAX_CODES):
             refused[ending.code] = refused.get(ending.code, 0) + 1
     return m.ClassStatus(
-        name=name, priority=priority, target_s=target_s, p50_s=quantile(times, 0.5), p99_s=quantile(times, 0.99),
-        answered=len(answered), late=sum(ending.late for ending in answered), refused=refused,
-        open=queue[0], queued=queue[1],
+        name=name, priority=slo.priority, target_s=slo.target_s, p50_s=quantile(times, 0.5),
+        p99_s=quantile(times, 0.99), answered=len(answered), late=sum(ending.late for ending in answered),
+        refused=refused, open=queue[0], queued=queue[1], streams=len(streams),
+        tokens=sum(each.tokens for each in streams), first_p50_s=quantile(firsts, 0.5),
+        first_p99_s=quantile(firsts, 0.99), gap_p50_s=quantile(gaps, 0.5),
+        gap_p99_s=quantile(gaps, 0.99), token_s=slo.token_s,
     )  # fmt: skip

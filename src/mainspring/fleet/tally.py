@@ -6,18 +6,23 @@ from msgspec import Struct
 
 WINDOW_S = 60.0
 KEPT = 20_000
+RATE_S = 10
+"""Of tokens that streams gave, by whole seconds."""
 PASSES = 1000
 MAX_CODES = 64
 
 
 class Ending(Struct, frozen=True):
-    """`code` is empty for an answer, else the refusal's."""
+    """`code` is empty for an answer, else the refusal's. Of a generation that began, `total_s` is the time to its first
+    token and `gap_s` the mean time of each after that."""
 
     when_s: float
     slo: str
     total_s: float
     late: bool
     code: str
+    tokens: int = 0
+    gap_s: float = 0.0
 
 
 class PassRecord(Struct, frozen=True):
@@ -39,9 +44,22 @@ class Tally:
         self.counts: dict[str, float] = {}
         self.submitted = self.answered = self.late = 0
         self.refused: dict[str, int] = {}
+        self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)
 
     def count(self, name: str, more: float = 1.0) -> None:
         self.counts[name] = self.counts.get(name, 0.0) + more
+
+    def streamed(self, tokens: int, now_s: float) -> None:
+        """So many tokens went out just now."""
+        second = int(now_s)
+        if not self._seconds or self._seconds[-1][0] != second:
+            self._seconds.append([second, 0])
+        self._seconds[-1][1] += tokens
+
+    def tokens_s(self, now_s: float) -> float:
+        """Tokens a second over the last whole `RATE_S` seconds."""
+        last = int(now_s)
+        return sum(count for second, count in self._seconds if last - RATE_S <= second < last) / RATE_S
 
     def ended(self, ending: Ending) -> None:
         self.answered += not ending.code

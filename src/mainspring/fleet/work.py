@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from mainspring.core import events as ev
 from mainspring.core.nouns import Lease, Pass
 from mainspring.core.refusals import LeaseLostError
+from mainspring.errors import TooLargeError
 from mainspring.fleet.answers import split
 from mainspring.fleet.links import Peer
 from mainspring.fleet.tally import PassRecord
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("mainspring.fleet")
 
 FRAME_ROOM = 64 << 10
+LEASE_ROOM = 1 << 20
+"""Of an `OpenLease` beside its prompt: marks, a grammar, biases."""
 UNBLAMED = frozenset({"late", "draining"})
 
 
@@ -47,9 +50,12 @@ class Sent:
 
 @dataclass(eq=False)
 class LeaseStream:
+    """`tokens` came, of which the core was `told`; at most `most` may."""
+
     request_id: str
     peer: Peer
     stream: int
+    most: int
     attempt: int = 0
     tokens: int = 0
     told: int = 0
@@ -69,6 +75,11 @@ class WorkDesk:
         if peer is None:  # its `NodeLeft` is on its way to the core, which then gives this work to others
             return
         parts, attempt = self.shell.payloads.parts(work)
+        parts = tuple(
+            replace(part, attempt=self.leases[part.request].attempt)
+            if part.of_lease and part.request in self.leases else part
+            for part in parts
+        )  # fmt: skip
         size = sum(map(wire_bytes, parts))
         if size > m.Work.cap - FRAME_ROOM:
             log.error("pass %d of %d bytes does not fit in a frame", work.id, size)
@@ -183,13 +194,19 @@ class WorkDesk:
             self.shell.tell(ev.Cancel(lease.request_id))
             self.shell.clients.refuse(lease.request_id, LeaseLostError("tokens had been streamed"), now_s)
             return
-        message = m.OpenLease(
-            request=lease.request_id, epoch=peer.epoch, prompt_tokens=lease.prompt_tokens, max_tokens=lease.max_tokens,
-            token_s=lease.token_s, sampling=open_request.sampling or m.Sampling(), trace=open_request.trace,
-        )  # fmt: skip
-        stream = peer.link.open(message, now_s)
+        message = self.shell.payloads.lease(lease, peer.epoch, open_request.trace)
+        if len(message.prompt) > m.OpenLease.cap - LEASE_ROOM:
+            self.shell.tell(ev.Cancel(lease.request_id))
+            self.shell.clients.refuse(lease.request_id, too_long(lease.prompt_tokens), now_s)
+            return
+        try:
+            stream = peer.link.open(message, now_s)
+        except LimitError as error:
+            self.shell.close(peer, Close.LIMIT, error.message, now_s)
+            return
+        open_request.leases += 1
         peer.streams[stream] = self.leases[lease.request_id] = LeaseStream(
-            lease.request_id, peer, stream, lease.attempt
+            lease.request_id, peer, stream, lease.max_tokens, lease.attempt
         )
         self.shell.touch(peer)
 
@@ -199,32 +216,57 @@ class WorkDesk:
             self.shell.say(lease.peer, lease.stream, m.Cancel(reason="nobody waits for it"), now_s)
 
     def about_lease(self, lease: LeaseStream, message: m.Message, now_s: float) -> None:
-        peer, name = lease.peer, lease.peer.name
+        """Nothing of a lease that is closed here. A node that sends more than was asked for, or counts otherwise than
+        came, has failed: a stream cut short must not look whole."""
         if self.leases.get(lease.request_id) is not lease:
             return
         if isinstance(message, m.Rounds):
-            if lease.tokens == 0:
-                self.shell.tell(ev.LeaseStarted(name, peer.epoch, lease.request_id, lease.attempt))
-            lease.tokens += len(message.tokens) // 4
-            if lease.tokens - lease.told >= ev.PROGRESS_TOKENS:
-                lease.told = lease.tokens
-                self.shell.tell(ev.LeaseProgress(name, peer.epoch, lease.request_id, lease.tokens, lease.attempt))
-            self.shell.clients.relay(lease.request_id, message, now_s)
+            self._tokens(lease, message, now_s)
         elif isinstance(message, m.LeaseEnded):
-            del self.leases[lease.request_id]
-            failed = message.finish in ("failed", "cancelled")  # what we cancel is not in `leases` any more
-            self.shell.clients.lease_ended(lease.request_id, message)
-            self.shell.tell(
-                ev.LeaseEnded(
-                    name, peer.epoch, lease.request_id, lease.tokens, failed, message.gained, lease.attempt
-                )
-            )  # fmt: skip
+            sound = message.finish in ("stop", "length") and message.tokens == lease.tokens
+            if message.finish in ("stop", "length") and not sound:
+                log.error("node %s says %d tokens where %d came", lease.peer.name, message.tokens, lease.tokens)
+            if not sound:  # what we cancel is not in `leases` any more
+                self.shell.tally.count(f"leases_failed_{message.reason or 'engine'}")
+                log.info("node %s, a lease failed: %s %s", lease.peer.name, message.reason, m.one_line(message.message))
+                self.shell.clients.failed({lease.request_id}, message.reason or "engine")
+            self._ended(lease, message, failed=not sound)
+
+    def _tokens(self, lease: LeaseStream, message: m.Rounds, now_s: float) -> None:
+        peer, name = lease.peer, lease.peer.name
+        if lease.tokens + len(message.tokens) // 4 > lease.most:
+            log.error("node %s sends more than the %d tokens of a lease", name, lease.most)
+            self.shell.say(peer, lease.stream, m.Cancel(reason="more tokens than asked for"), now_s)
+            self._ended(lease, m.LeaseEnded(tokens=lease.tokens, finish="failed"), failed=True)
+            return
+        if lease.tokens == 0:
+            self.shell.tell(ev.LeaseStarted(name, peer.epoch, lease.request_id, lease.attempt))
+        lease.tokens += len(message.tokens) // 4
+        if lease.tokens - lease.told >= ev.PROGRESS_TOKENS:
+            lease.told = lease.tokens
+            self.shell.tell(ev.LeaseProgress(name, peer.epoch, lease.request_id, lease.tokens, lease.attempt))
+        self.shell.clients.relay(lease.request_id, message, now_s)
+
+    def _ended(self, lease: LeaseStream, message: m.LeaseEnded, *, failed: bool) -> None:
+        del self.leases[lease.request_id]
+        peer = lease.peer
+        if not failed:
+            self.shell.clients.lease_ended(lease.request_id, message, peer.name)
+        self.shell.tell(
+            ev.LeaseEnded(
+                peer.name, peer.epoch, lease.request_id, lease.tokens, failed, message.gained, lease.attempt
+            )
+        )  # fmt: skip
 
     def release(self, request_id: str, peers: set[Peer], now_s: float) -> None:
         """The request is settled: half-scanned views of it may go."""
         for peer in peers:
             if not peer.closed:
                 self.shell.say(peer, CONTROL, m.Release(request=request_id), now_s)
+
+
+def too_long(tokens: int) -> TooLargeError:
+    return TooLargeError("prompt", limit=(m.OpenLease.cap - LEASE_ROOM) // 4, actual=tokens, param="view_tokens")
 
 
 def wire_bytes(part: m.Part) -> int:

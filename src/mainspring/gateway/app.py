@@ -3,10 +3,25 @@
 from starlette.routing import BaseRoute
 
 from mainspring.gateway.front import Front
-from mainspring.gateway.routes import dashboard, decisions, generative, health, models, scores, status, systemone
+from mainspring.gateway.routes import (
+    chat,
+    completions,
+    dashboard,
+    decisions,
+    generative,
+    health,
+    messages,
+    models,
+    scores,
+    status,
+    systemone,
+    tokens,
+)
 from mainspring.gateway.service import Gateway
 
-FAMILIES = (scores, systemone, decisions, generative, models, health, status, dashboard)
+FAMILIES = (
+    scores, chat, messages, completions, systemone, decisions, generative, tokens, models, health, status, dashboard,
+)  # fmt: skip
 
 
 def build_app(gateway: Gateway) -> Front:

@@ -1,6 +1,6 @@
 """What crosses between routes and `Gateway`: plain records, no HTTP."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Literal, Protocol
 
 import numpy as np
@@ -112,6 +112,10 @@ class Fleet(Protocol):
     def connected(self) -> bool: ...
 
     async def score(self, submit: m.Submit, accepted: Callable[[float], None] | None = None) -> m.Result: ...
+
+    def generate(
+        self, submit: m.Submit, accepted: Callable[[float], None] | None = None, *, within_s: float = ...
+    ) -> AsyncIterator[m.Rounds | m.LeaseEnded]: ...
 
     async def status(self, passes: int = 0) -> m.Status: ...
 

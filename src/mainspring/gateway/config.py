@@ -41,6 +41,8 @@ class GatewayLimits(Struct, frozen=True, forbid_unknown_fields=True):
     line_s: Annotated[float, Meta(gt=0.0, le=600.0)] = 0.25
     behaviors: Positive = 16_384
     items: Positive = 2048
+    choices: Annotated[int, Meta(ge=1, le=128)] = 16
+    reply_tokens: Positive = 4096
     listeners: Annotated[int, Meta(ge=0, le=10_000)] = 32
     idempotent: Annotated[int, Meta(ge=0, le=1 << 20)] = 1024
     idempotent_s: Annotated[float, Meta(gt=0.0, le=86_400.0)] = 600.0

@@ -7,7 +7,8 @@ CODES_MOST = 64
 
 
 class Counts:
-    """`finished` by (route, status); `refused` by code; every request that began is open or finished."""
+    """`finished` by (route, status); `refused` by code; every request that began is open or finished. `streams` are
+    replies being written; `lengths[n]` rounds emitted n tokens, the bonus token included."""
 
     def __init__(self, began_s: float) -> None:
         self.began_s = began_s
@@ -18,6 +19,15 @@ class Counts:
         self.input_tokens = 0
         self.cached_tokens = 0
         self.scored_requests = 0
+        self.streams = 0
+        self.replies = 0
+        self.prompt_tokens = 0
+        self.prompt_cached_tokens = 0
+        self.output_tokens = 0
+        self.rounds = 0
+        self.drafted_tokens = 0
+        self.accepted_tokens = 0
+        self.lengths: Counter[int] = Counter()
         self.listeners = 0
         self.buffered_bytes = 0
 
@@ -34,6 +44,16 @@ class Counts:
         self.finished[(route, status)] += 1
         if code:
             self.refused[code if code in self.refused or len(self.refused) < CODES_MOST else "other"] += 1
+
+    def wrote(self, prompt: int, cached: int, tokens: int, rounds: int, drafted: int, accepted: int) -> None:
+        """One reply ended, or was taken back after its first tokens."""
+        self.replies += 1
+        self.prompt_tokens += prompt
+        self.prompt_cached_tokens += cached
+        self.output_tokens += tokens
+        self.rounds += rounds
+        self.drafted_tokens += drafted
+        self.accepted_tokens += accepted
 
     def scored(self, tokens: int, cached: int) -> None:
         self.scored_requests += 1

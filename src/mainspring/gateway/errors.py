@@ -1,7 +1,8 @@
 """What the gateway refuses by itself, and the one table from errors to HTTP answers in both surfaces.
 
-Scoring routes answer `{"detail", "reason", "param"?, "limit"?, "actual"?}`, the others `{"error": {"message", "type",
-"param", "code"}}`. `reason` and `code` are the error's stable code. Nothing here quotes a conversation.
+Scoring routes answer `{"detail", "reason", "param"?, "limit"?, "actual"?}`, Anthropic's `{"type": "error", "error":
+{"type", "message", "code"}}`, the others `{"error": {"message", "type", "param", "code"}}`. `reason` and `code` are the
+error's stable code. Nothing here quotes a conversation.
 """
 
 from math import ceil
@@ -13,11 +14,14 @@ from mainspring.core.refusals import RefusedError
 from mainspring.errors import InputError, MainspringError, MalformedError, SpanError, TooLargeError
 from mainspring.fleet.errors import RequestRefusedError
 
-Surface = Literal["scoring", "openai"]
+Surface = Literal["scoring", "openai", "anthropic"]
 MAX_RETRY_S = 60.0
 RETRY_S = 1.0
 """A short fixed hint where no forecast can be made."""
 SCORING = ("/scores", "/systemone", "/decisions", "/score", "/generative_scoring")
+
+
+ANTHROPIC = ("/messages", "/messages/count_tokens")
 
 
 class GatewayError(MainspringError):
@@ -116,6 +120,33 @@ class TimedOutError(GatewayError):
     code, status = "timeout", 504
 
 
+class ContextError(GatewayError):
+    """Prompt and reply together are longer than the model reads."""
+
+    code, status = "context_length_exceeded", 400
+
+    def __init__(
+        self, context: int, actual: int, *, param: str | None, prompt: int | None = None, reply: int | None = None
+    ) -> None:
+        what = f"the prompt has {actual:,} tokens" if prompt is None else f"the prompt has {prompt:,} tokens"
+        if reply is not None:
+            what += f" and the reply may have {reply:,}"
+        super().__init__(
+            f"this model's maximum context length is {context} tokens; {what}", param=param, limit=context,
+            actual=actual,
+        )  # fmt: skip
+
+
+class GenerationFailedError(GatewayError):
+    """A reply broke off on its node. `reason` is the wire's."""
+
+    code, status = "generation_failed", 500
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"the reply broke off ({reason}){': ' if message else ''}{message}")
+        self.reason = reason
+
+
 class HangUpError(GatewayError):
     """The client is gone; nobody reads the answer."""
 
@@ -123,12 +154,28 @@ class HangUpError(GatewayError):
 
 
 def surface_of(path: str) -> Surface:
-    """Errors of scoring routes have `detail`, all others `error`."""
-    return "scoring" if path.removeprefix("/api").removeprefix("/v1") in SCORING else "openai"
+    """Errors of scoring routes have `detail`, Anthropic's a `type`, all others `error` alone."""
+    plain = path.removeprefix("/api").removeprefix("/v1")
+    if plain in SCORING:
+        return "scoring"
+    return "anthropic" if plain in ANTHROPIC else "openai"
 
 
-def status_of(error: MainspringError) -> int:
-    """The one table."""
+def operation_of(path: str) -> str:
+    """OpenTelemetry's name of what is done; ours where it has none."""
+    plain = path.removeprefix("/api").removeprefix("/v1")
+    if plain in SCORING:
+        return "score"
+    return {"/chat/completions": "chat", "/messages": "chat", "/completions": "text_completion"}.get(plain, "other")
+
+
+def status_of(error: MainspringError, surface: Surface = "scoring") -> int:
+    """The one table. Clients of other surfaces than scoring know a wrong field as 400."""
+    status = _status_of(error)
+    return 400 if status == 422 and surface != "scoring" else status
+
+
+def _status_of(error: MainspringError) -> int:
     if isinstance(error, RequestRefusedError | GatewayError):
         return 504 if error.code == "expired" else error.status
     if isinstance(error, RefusedError):
@@ -147,13 +194,16 @@ def status_of(error: MainspringError) -> int:
 
 
 def body_of(error: MainspringError, surface: Surface) -> bytes:
-    status = status_of(error)
-    message = str(error) if status != 500 or isinstance(error, RequestRefusedError) else "internal fault"
+    status = status_of(error, surface)
+    message = str(error) if status != 500 or isinstance(error, RequestRefusedError | GatewayError) else "internal fault"
     figures = {name: getattr(error, name, None) for name in ("limit", "actual")}
     if surface == "scoring":
         detail = f"bad span: {error.message}" if isinstance(error, SpanError) else message
         fields: dict[str, Any] = {"detail": detail, "reason": error.code, "param": error.param, **figures}
         return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
+    if surface == "anthropic":
+        told = {"type": anthropic_type_of(status), "message": message, "code": error.code}
+        return msgspec.json.encode({"type": "error", "error": told})
     inner = {"message": message, "type": type_of(status), "param": error.param, "code": error.code}
     return msgspec.json.encode({"error": inner | {name: value for name, value in figures.items() if value is not None}})
 
@@ -162,6 +212,15 @@ def type_of(status: int) -> str:
     """OpenAI's names."""
     known = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
     return known.get(status, "server_error" if status >= 500 else "invalid_request_error")
+
+
+def anthropic_type_of(status: int) -> str:
+    """Anthropic's names."""
+    known = {
+        401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
+        429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error",
+    }  # fmt: skip
+    return known.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 
 def headers_of(error: MainspringError) -> list[tuple[bytes, bytes]]:

@@ -26,10 +26,11 @@ from mainspring.gateway.errors import (
     OriginError,
     body_of,
     headers_of,
+    operation_of,
     status_of,
     surface_of,
 )
-from mainspring.gateway.headers import first, request_id_of
+from mainspring.gateway.headers import RawHeaders, first, request_id_of
 from mainspring.gateway.logs import place_of
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import Visit
@@ -112,7 +113,7 @@ class Front:
             await answer.preflight()
             return
         if visit.path not in OPEN_PATHS and not visit.path.startswith(OPEN_PREFIX):
-            visit.key = self.gateway.keys.find(first(visit.headers, b"authorization"))
+            visit.key = self.gateway.keys.find(_authorization(visit.headers))
         if method != "POST":
             await self._router(scope, receive, answer.send)
             return
@@ -165,7 +166,7 @@ class Front:
         took_s = gateway.now_s() - visit.began_s
         gateway.counts.end(visit.route, answer.status, visit.code)
         if scope["method"] == "POST":
-            operation = "score" if surface_of(visit.path) == "scoring" else "other"
+            operation = operation_of(visit.path)
             gateway.metrics.finished(operation, visit.slo or "none", visit.code or "ok", took_s)
         elif visit.path in UNLOGGED and not visit.code:
             return
@@ -215,9 +216,10 @@ class _Answer:
         if self.begun or isinstance(error, HangUpError):
             self.status = GONE if isinstance(error, HangUpError) else self.status
             return
-        body = body_of(error, surface_of(self._visit.path))
+        surface = surface_of(self._visit.path)
+        body = body_of(error, surface)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers_of(error)]
-        await self.send({"type": "http.response.start", "status": status_of(error), "headers": headers})
+        await self.send({"type": "http.response.start", "status": status_of(error, surface), "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 
     async def preflight(self) -> None:
@@ -231,6 +233,12 @@ class _Answer:
             ]
         await self.send({"type": "http.response.start", "status": 204, "headers": headers})
         await self.send({"type": "http.response.body", "body": b""})
+
+
+def _authorization(headers: RawHeaders) -> str:
+    """Anthropic's clients send their key in a header of its own."""
+    given = first(headers, b"authorization")
+    return given if given or not (key := first(headers, b"x-api-key")) else f"Bearer {key}"
 
 
 def _is_own(origin: str, host: str) -> bool:

@@ -79,6 +79,11 @@ class Ledger:
             )  # fmt: skip
         day.tokens += tokens
 
+    def spend(self, key: Key, tokens: int, wall_s: float) -> None:
+        """What was written: it can't be refused any more, and the next request may be for it."""
+        if key.daily_tokens:
+            self._day(key, wall_s).tokens += tokens
+
     def give_back(self, key: Key, tokens: int, wall_s: float) -> None:
         """What was charged and not answered."""
         day = self._days.get(key.name)

@@ -17,6 +17,9 @@ Told = Callable[[], tuple[bool, Mapping[str, int]]]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 DURATION = "gen_ai_server_request_duration_seconds"
+FIRST = "gen_ai_server_time_to_first_token_seconds"
+EACH = "gen_ai_server_time_per_output_token_seconds"
+EACH_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.5, 1.0, 2.5)
 STAGE = "mainspring_stage_seconds"
 MAX_CHILDREN = 512
 
@@ -30,6 +33,14 @@ class Metrics:
         )  # fmt: skip
         self._stage = Histogram(STAGE, "Parts of it: wait, text, queue, device, fleet.", ("stage",), buckets=SECONDS,
                                 registry=self.registry)  # fmt: skip
+        self._first = Histogram(
+            FIRST, "From submitting a prompt to its first tokens.", ("slo_class",), buckets=SECONDS,
+            registry=self.registry,
+        )  # fmt: skip
+        self._each = Histogram(
+            EACH, "Mean time between tokens after the first, one observation a reply.", ("slo_class",),
+            buckets=EACH_SECONDS, registry=self.registry,
+        )  # fmt: skip
         self._stages = {name: self._stage.labels(name) for name in ("wait", "text", "queue", "device", "fleet")}
         self._children: dict[tuple[str, str, str], Histogram] = {}
         self.registry.register(_Collector(counts, told, pressure, kept_bytes))
@@ -43,6 +54,12 @@ class Metrics:
                 key = (operation, "other", "other")
             child = self._children[key] = self._duration.labels(*key)
         child.observe(seconds)
+
+    def wrote(self, slo: str, first_s: float, token_s: float | None) -> None:
+        """One reply; `token_s` None where it had one token."""
+        self._first.labels(slo).observe(first_s)
+        if token_s is not None:
+            self._each.labels(slo).observe(token_s)
 
     def stage(self, name: str, seconds: float) -> None:
         self._stages[name].observe(seconds)
@@ -70,6 +87,7 @@ class _Collector:
         yield CounterMetricFamily(
             "mainspring_cached_tokens", "Of those, not scanned again.", value=counts.cached_tokens
         )
+        yield from _written(counts)
         yield GaugeMetricFamily("mainspring_open_requests", "Requests begun and not finished.", value=counts.open)
         pressure = self._pressure
         yield CounterMetricFamily("mainspring_shed", "Refused before their bodies were read.", value=pressure.shed)
@@ -84,3 +102,24 @@ class _Collector:
         for state, number in states.items():
             nodes.add_metric((state,), number)
         yield nodes
+
+
+def _written(counts: Counts) -> Iterable[Metric]:
+    """Of generated replies. A round emits its bonus token and the drafts that were accepted."""
+    for name, text, value in (
+        ("replies", "Replies that ended.", counts.replies),
+        ("prompt_tokens", "Tokens of their prompts.", counts.prompt_tokens),
+        ("prompt_cached_tokens", "Of those, not scanned again.", counts.prompt_cached_tokens),
+        ("output_tokens", "Tokens written.", counts.output_tokens),
+        ("rounds", "Rounds that wrote them.", counts.rounds),
+        ("drafted_tokens", "Tokens that drafters proposed.", counts.drafted_tokens),
+        ("accepted_tokens", "Of those, written.", counts.accepted_tokens),
+    ):
+        yield CounterMetricFamily(f"mainspring_{name}", text, value=value)
+    lengths = CounterMetricFamily(
+        "mainspring_round_length", "Rounds by the tokens they emitted, bonus included.", labels=("tokens",)
+    )
+    for length, number in sorted(counts.lengths.items()):
+        lengths.add_metric((str(length),), number)
+    yield lengths
+    yield GaugeMetricFamily("mainspring_streams", "Replies being written.", value=counts.streams)

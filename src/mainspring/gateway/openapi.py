@@ -5,7 +5,10 @@ from typing import Any
 import msgspec
 
 from mainspring.gateway import schemas as s
+from mainspring.gateway import schemas_anthropic as a
+from mainspring.gateway import schemas_openai as o
 from mainspring.gateway.config import GatewayConfig
+from mainspring.gateway.errors import surface_of
 from mainspring.version import __version__
 
 PLACE = "#/components/schemas/{name}"
@@ -16,6 +19,12 @@ POSTS: dict[str, tuple[str, type, str]] = {
     "/v1/systemone": ("Answer typed questions about a state.", s.SystemOneIn, "systemone"),
     "/v1/decisions": ("Answer ordered typed questions about an input.", s.DecisionsIn, "decisions"),
     "/v1/score": ("Label scores of items behind a query.", s.ScoreItemsIn, "scoreItems"),
+    "/v1/chat/completions": ("The next message of a conversation.", o.ChatIn, "chatCompletions"),
+    "/v1/completions": ("What follows a text.", o.CompletionIn, "completions"),
+    "/v1/messages": ("The next message, as Anthropic has it.", a.MessagesIn, "messages"),
+    "/v1/messages/count_tokens": ("Tokens of its prompt.", a.CountIn, "countTokens"),
+    "/tokenize": ("Token ids of a text or a conversation.", o.TokenizeIn, "tokenize"),
+    "/detokenize": ("Text of token ids.", o.DetokenizeIn, "detokenize"),
     "/v1/generative_scoring": ("The first label's score of items behind a query.", s.GenerativeIn, "generativeScoring"),
 }
 GETS: dict[str, tuple[str, str]] = {
@@ -33,6 +42,7 @@ RESULTS: dict[str, type] = {
     "/v1/score": s.ScoreItemsOut,
     "/v1/generative_scoring": s.GenerativeOut,
 }
+ERRORS = {"scoring": "ScoringError", "openai": "OpenAIError", "anthropic": "AnthropicError"}
 REFUSALS = {
     "400": "The body is no JSON.",
     "401": "No key, or an unknown one.",
@@ -60,7 +70,7 @@ HEADERS = (
 def document(config: GatewayConfig) -> Json:
     """`config` decides whether a key is asked for."""
     kinds = [kind for _, kind, _ in POSTS.values()]
-    outs = [*dict.fromkeys(RESULTS.values()), s.ScoringError, s.OpenAIError]
+    outs = [*dict.fromkeys(RESULTS.values()), s.ScoringError, s.OpenAIError, s.AnthropicError]
     _, components = msgspec.json.schema_components([*kinds, *outs], ref_template=PLACE)
     paths: Json = {path: {"post": _post(path)} for path in POSTS}
     paths |= {path: {"get": _get(path)} for path in GETS}
@@ -87,7 +97,7 @@ def _post(path: str) -> Json:
             {"name": header, "in": "header", "schema": shape, "description": text} for header, shape, text in HEADERS
         ],
         "requestBody": {"required": True, "content": _json({"$ref": PLACE.format(name=kind.__name__)})},
-        "responses": {"200": _response("The result.", schema), **_refusals("ScoringError")},
+        "responses": {"200": _response("The result.", schema), **_refusals(ERRORS[surface_of(path)])},
     }
 
 

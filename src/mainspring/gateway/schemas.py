@@ -328,3 +328,13 @@ class ErrorInner(Struct, frozen=True):
 
 class OpenAIError(Struct, frozen=True):
     error: ErrorInner
+
+
+class AnthropicInner(Struct, frozen=True):
+    type: str
+    message: str
+    code: str
+
+
+class AnthropicError(Struct, frozen=True, tag_field="type", tag="error"):
+    error: AnthropicInner

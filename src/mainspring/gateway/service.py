@@ -129,7 +129,7 @@ class Gateway:
 
     async def score(self, call: ScoreCall) -> Scored:
         """MainspringError: the caller's, the router's or the gateway's own."""
-        model = await self._find(call.model)
+        model = await self.find(call.model)
         assembler = await self.catalogue.assembler(model.bundle)
         stages = Stages()
         made = await self._assembled(assembler, call, model.limits, stages)
@@ -179,6 +179,16 @@ class Gateway:
             assembler.encode(prepared)
             self.speed.note(chars, self.cpu_s() - before_s)
 
+    async def timed(self, work: Callable[[], T], stages: Stages, *, on_loop: bool) -> T:
+        """Work on text, here where it is short, else on the pool. BusyError; what `work` raises."""
+        if not on_loop:
+            return await self._on_pool(work, stages)
+        begun_s = self.now_s()
+        try:
+            return work()
+        finally:
+            stages.text_s += self.now_s() - begun_s
+
     async def _on_pool(self, work: Callable[[], T], stages: Stages) -> T:
         """Waiting and working add up in `stages`."""
         asked_s = self.now_s()
@@ -195,15 +205,15 @@ class Gateway:
 
     async def ask(self, asking: Asking) -> Answered:
         """The same below text: logits of label ids. MainspringError."""
-        model = await self._find(asking.model)
+        model = await self.find(asking.model)
         view = _bytes(asking.view)
         size = len(view) + 4 * sum(len(each) for each in (*asking.branches, *asking.labels))
         if size > SUBMIT_BYTES:
             raise too_many_bytes(size)
         longest = len(asking.view) + max(len(branch) for branch in asking.branches)
-        if longest > model.limits.context_tokens:
-            raise TooLargeError("tokens of query and item exceed the model's context",
-                                limit=model.limits.context_tokens, actual=longest)  # fmt: skip
+        context = (await self.catalogue.assembler(model.bundle)).context(model.limits)
+        if longest > context:
+            raise TooLargeError("tokens of query and item exceed the model's context", limit=context, actual=longest)
         stages = Stages()
         counts = [len(each) for each in asking.labels]
         submit = m.Submit(
@@ -223,7 +233,7 @@ class Gateway:
 
     async def assembler_of(self, model: str) -> Assembler:
         """For what has to be tokenised before `ask`."""
-        return await self.catalogue.assembler((await self._find(model)).bundle)
+        return await self.catalogue.assembler((await self.find(model)).bundle)
 
     async def heard(self) -> None:
         """A gateway that has just started waits for the router's first word. NoRouterError."""
@@ -234,7 +244,7 @@ class Gateway:
             except TimeoutError:
                 raise _no_router() from None
 
-    async def _find(self, name: str) -> m.ModelStatus:
+    async def find(self, name: str) -> m.ModelStatus:
         await self.heard()
         return self.catalogue.find(name)
 
@@ -263,7 +273,7 @@ class Gateway:
             raise TimedOutError(f"limits.request_s: no answer within {self.config.limits.request_s:g} s",
                                 retry_after_s=RETRY_S, limit=self.config.limits.request_s) from None  # fmt: skip
         except (RequestRefusedError, LinkLostError) as error:
-            raise self._told(error) from None
+            raise self.told(error) from None
         finally:
             if not answered:
                 self.ledger.give_back(key, tokens, self.wall_s())
@@ -273,7 +283,7 @@ class Gateway:
         self.counts.scored(tokens, result.cached_tokens)
         return m.f32(result.logits)
 
-    def _told(self, error: MainspringError) -> MainspringError:
+    def told(self, error: MainspringError) -> MainspringError:
         """A model whose nodes have gone is not unknown; a link that is down is no fault of the request."""
         if error.code == "unknown_model":
             return NoRouterError("no node serves this model now", param="model", retry_after_s=RETRY_S)

@@ -24,8 +24,12 @@ class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`tls` is a folder with cert.pem, key.pem and ca.pem; the node's name stands in the certificate.
 
     `probe_s` bounds the measuring before the node joins, `probe_pass_s` each pass of it that runs in idle time later.
-    `throttle`: so many times slower than the device is, for tests and demonstrations. `null_cost`: seconds a pass, a
-    view token, a branch row of the `null` device. `state` is where measured constants are kept, empty: nowhere.
+    `slots`: streams at once, 0 for none, None: four where the device generates. `stream_tokens`: prompt and reply of
+    each, at most. `block_rows`: the last token and drafts of one round. `drafter`: for requests that name none, empty:
+    the checkpoint's own, else n-gram. `prefix_mib`: for checkpoints of prompts. `throttle`: so
+    many times slower than the device is, for tests and demonstrations. `null_cost`: seconds a pass, a view token, a
+    branch row of the `null` device, `null_round` a round, each slot in it, each token of its context, `null_acceptance`
+    the share of its drafts that are right. `state` is where measured constants are kept, empty: nowhere.
     """
 
     join: str
@@ -43,6 +47,14 @@ class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     drain_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
     state: str = "~/.cache/mainspring"
     null_cost: tuple[float, float, float] = (2e-3, 2e-6, 1e-5)
+    null_round: tuple[float, float, float] = (2e-3, 2e-4, 0.0)
+    null_acceptance: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
+    slots: Annotated[int, Meta(ge=0, le=1024)] | None = None
+    stream_tokens: Annotated[int, Meta(ge=32, le=1 << 24)] | None = None
+    block_rows: Annotated[int, Meta(ge=1, le=64)] = 8
+    drafter: Literal["", "mtp", "ngram", "none"] = ""
+    deterministic: bool = False
+    prefix_mib: Annotated[int, Meta(ge=0, le=1 << 24)] = 256
     labels: Annotated[dict[Key, Key], Meta(max_length=32)] = field(default_factory=dict)
 
     @property
@@ -86,8 +98,10 @@ def _check(config: NodeConfig) -> None:
     host, _, port = config.join.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise InputError("is HOST:PORT", param="join")
-    if not all(0.0 <= term <= 60.0 for term in config.null_cost) or not any(config.null_cost):
-        raise InputError("three times from 0 to 60 seconds, not all 0", param="null_cost")
+    for name in ("null_cost", "null_round"):
+        times = getattr(config, name)
+        if not all(0.0 <= term <= 60.0 for term in times) or not any(times):
+            raise InputError("three times from 0 to 60 seconds, not all 0", param=name)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -56,8 +56,14 @@ async def serve(config: NodeConfig) -> None:
 async def _serve(config: NodeConfig, name: str, opened: Opened, device: ThreadPoolExecutor) -> None:
     loop = asyncio.get_running_loop()
     limits = opened.engine.backend.limits
-    scheduler = Scheduler(name, limits, Views(opened.engine.store), opened.probe, Health(clock.now_s()))
-    worker = ThreadWorker(opened.engine, device, clock.now_s, loop.call_soon_threadsafe)
+    writes = opened.generating
+    scheduler = Scheduler(
+        name, limits, Views(opened.engine.store), opened.probe, Health(clock.now_s()),
+        None if writes is None else writes.writing, None if writes is None else writes.fit,
+    )  # fmt: skip
+    worker = ThreadWorker(
+        opened.engine, device, clock.now_s, loop.call_soon_threadsafe, None if writes is None else writes.writer
+    )
     call_later = clock.coarse(loop.call_later)
     runner = Runner(scheduler, worker, clock.now_s, call_later)
     hello = m.Hello(role="node", name=name, instance=secrets.randbits(53), build=__version__)

@@ -20,7 +20,7 @@ from mainspring.wire import messages as m
 from mainspring.wire.errors import Close
 from mainspring.wire.exchanges import CONTROL
 from mainspring.wire.link import CloseConnection, Closed, Joined, Link, LinkEvent, Received, Rules
-from mainspring.wire.transport import Connection, Lost
+from mainspring.wire.transport import HIGH_BYTES, Connection, Lost
 
 log = logging.getLogger(__name__)
 LINGER_S = 3.0
@@ -67,6 +67,8 @@ class Membership:
         self._hear(self.link.reset(stream, self._clock()))
 
     def writable(self) -> None:
+        """Rounds may go on."""
+        self._runner.turn()
         self.poll()
 
     def connection_lost(self, lost: Lost) -> None:
@@ -74,6 +76,11 @@ class Membership:
         self._gone()
 
     # ------------------------------------------------------ what the node calls
+
+    @property
+    def full(self) -> bool:
+        """The router takes what is said more slowly than it is made."""
+        return self.connection is not None and self.connection.backlog_bytes > HIGH_BYTES
 
     def say(self, says: Sequence[Say]) -> None:
         for say in says:
@@ -151,7 +158,7 @@ class Membership:
         self._joined_s = now_s
         self.serial = self._runner.scheduler.joined(now_s)
         self._runner.link = self
-        self.link.send(CONTROL, self._offering.offer(), now_s)
+        self.link.send(CONTROL, self._offering.offer(generates=self.link.version >= m.GENERATES), now_s)
         log.info("joined as epoch %d", self.link.epoch)
 
     def _received(self, event: Received) -> None:

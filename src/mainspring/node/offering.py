@@ -12,12 +12,14 @@ from typing import cast
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from mainspring.backend.gauges import Gauges, gauges_of
 from mainspring.backend.protocol import Backend
 from mainspring.core.nouns import Limits
 from mainspring.errors import ModelError
 from mainspring.node.probe import Probe
+from mainspring.node.roundfit import RoundFit
 from mainspring.wire import messages as m
 from mainspring.wire.records import Numerics
 
@@ -45,6 +47,7 @@ class Offering:
         limits: Limits,
         probe: Probe,
         labels: dict[str, str] | None = None,
+        round_fit: RoundFit | None = None,
     ) -> None:
         self.model, self.alias, self.bundle, self.packed = model, alias, bundle, packed
         self.limits, self.probe = limits, probe
@@ -53,15 +56,19 @@ class Offering:
         self._blind = False
         self.sha256 = hashlib.sha256(packed).hexdigest()
         self._labels = labels or {}
+        self._round_fit = round_fit
 
-    def offer(self) -> m.Offer:
+    def offer(self, *, generates: bool = True) -> m.Offer:
+        """`generates` False: to a router that knows no streams."""
+        fit = self._round_fit if generates and self.limits.slots else None
+        limits = self.limits if fit is not None else replace(self.limits, slots=0)
         if self.probe.cost is None:
             raise ModelError("no pass could be measured, so nothing can be offered")
         return m.Offer(
             model=self.model, alias=self.alias, bundle=self.bundle, bundle_bytes=len(self.packed),
             bundle_sha256=self.sha256, numerics=cast(Numerics, self._numerics), cost=self.probe.cost,
-            limits=self.limits, anchors=self.probe.anchors, provisional=self.probe.provisional, device=self._device,
-            labels=self._labels,
+            limits=limits, round_cost=None if fit is None else fit.tell(), anchors=self.probe.anchors,
+            provisional=self.probe.provisional, device=self._device, labels=self._labels,
         )  # fmt: skip
 
     def gauges(self) -> Gauges:
@@ -84,15 +91,19 @@ def _count(value: int | None) -> int | None:
     return None if value is None or not 0 <= value <= 1 << 53 else int(value)
 
 
-def limits_of(backend: Backend, cache_bytes: int, state_bytes: int) -> Limits:
-    """`state_bytes` a token: a view that is scanned in chunks has to fit the cache between them.
+def limits_of(
+    backend: Backend, cache_bytes: int, state_bytes: int, slots: int = 0, stream_tokens: int | None = None
+) -> Limits:
+    """`state_bytes` a token: a view that is scanned in chunks has to fit the cache between them. `slots` streams of at
+    most `stream_tokens` (None: the model's context) each.
 
     The model's context is shared by view and branch, so a question of usual length is left room.
     """
     held = backend.limits
     view = held.context_tokens - min(QUESTION_TOKENS, held.context_tokens // 4)
     fits = cache_bytes // max(1, state_bytes) if cache_bytes else held.pass_rows
-    return Limits(held.pass_rows, PASS_PARTS, max(1, min(view, fits)), 0, held.context_tokens)
+    stream = min(held.context_tokens, stream_tokens or held.context_tokens)
+    return Limits(held.pass_rows, PASS_PARTS, max(1, min(view, fits)), slots, max(1, slots) * stream, stream)
 
 
 def state_bytes_a_token(backend: Backend) -> int:

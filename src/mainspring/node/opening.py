@@ -15,9 +15,13 @@ from mainspring.errors import ModelError, TokenizerError
 from mainspring.hub import model_folder
 from mainspring.node.config import NodeConfig
 from mainspring.node.constants import Constants, constants_key, load, save
+from mainspring.node.generating import Generating
 from mainspring.node.offering import Offering, limits_of, model_key, state_bytes_a_token
 from mainspring.node.probe import CANARY, Probe, Shape, believable
 from mainspring.node.runner import Clock, execute
+from mainspring.node.tasks import Task
+from mainspring.node.writer import Grammars
+from mainspring.text import grammar
 from mainspring.text.bundle import Bundle
 from mainspring.version import __version__
 
@@ -34,6 +38,7 @@ class Opened:
     probe: Probe
     key: str
     kept: bool = False
+    generating: Generating | None = None
 
     def keep_constants(self, folder: Path | None) -> None:
         """Once the answer is whole; nothing before and after."""
@@ -52,15 +57,18 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
         raise TokenizerError("the tokenizer has more ids than the weights: they do not belong together")
     cache_bytes = config.cache_mib << 20
     engine = Engine(backend, cache_bytes=cache_bytes)
-    limits = limits_of(backend, cache_bytes, state_bytes_a_token(backend))
+    generating = Generating.of(backend, config, bundle, clock, grammars_of(bundle))
+    slots = 0 if generating is None else generating.writing.slots
+    limits = limits_of(backend, cache_bytes, state_bytes_a_token(backend), slots, config.stream_tokens)
     probe = Probe(limits.context_tokens, limits.pass_tokens, limits.view_tokens, config.probe_s, config.probe_pass_s)
     key = model_key(folder, bundle.hash, config.state_folder)
     offering = Offering(
         model=key, alias=config.alias or folder.resolve().name, bundle=bundle.hash, packed=bundle.pack(),
         backend=backend, limits=limits, probe=probe, labels=config.labels,
+        round_fit=None if generating is None else generating.fit,
     )  # fmt: skip
     kept_under = constants_key(model=key, device=backend.device, numerics=backend.numerics, build=_build())
-    opened = Opened(engine, offering, probe, kept_under)
+    opened = Opened(engine, offering, probe, kept_under, generating=generating)
     if not _adopt(opened, config.state_folder, clock):
         measure(engine, probe, clock)
     cost = probe.cost
@@ -89,7 +97,7 @@ def _adopt(opened: Opened, folder: Path | None, clock: Clock) -> bool:
     measured: list[tuple[Shape, float]] = []
     shapes = [shape for shape in CHECKS if shape.view + 64 <= probe.context_tokens and shape.view <= probe.view_tokens]
     for shape in (CANARY, *shapes[:2]):
-        outcome = execute(opened.engine, shape.segments(opened.engine.backend.limits.vocab_size), clock)
+        outcome = execute(opened.engine, Task(shape.segments(opened.engine.backend.limits.vocab_size)), clock)
         if outcome.error is None:
             measured.append((shape, outcome.seconds))
     if len(measured) < 2 or not believable(found.cost, measured[1:]):
@@ -101,7 +109,7 @@ def _adopt(opened: Opened, folder: Path | None, clock: Clock) -> bool:
 
 
 def _run(engine: Engine, shape: Shape, clock: Clock, note: Callable[[float], None], probe: Probe) -> None:
-    outcome = execute(engine, shape.segments(engine.backend.limits.vocab_size), clock)
+    outcome = execute(engine, Task(shape.segments(engine.backend.limits.vocab_size)), clock)
     if outcome.error is None:
         note(outcome.seconds)
     else:
@@ -110,10 +118,18 @@ def _run(engine: Engine, shape: Shape, clock: Clock, note: Callable[[float], Non
         probe.failed(shape)
 
 
+def grammars_of(bundle: Bundle) -> Grammars | None:
+    """None where the extra that follows grammars is not installed."""
+    if not grammar.is_installed() or not bundle.eos_ids:
+        return None
+    return grammar.Grammars(bundle.tokenizer, bundle.eos_ids).grammar
+
+
 def _backend(folder: Path, config: NodeConfig) -> Backend:
     backend = open_backend(folder, config.device, threads=config.threads)
     if isinstance(backend, NullBackend):
-        backend.cost_seconds = config.null_cost
+        backend.cost_seconds, backend.round_seconds = config.null_cost, config.null_round
+        backend.acceptance = config.null_acceptance
     return backend if config.throttle == 1.0 else ThrottledBackend(backend, config.throttle)
 
 

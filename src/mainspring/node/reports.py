@@ -48,12 +48,17 @@ class Reports:
         health, probe, views = self._scheduler.health, self._offering.probe, self._scheduler.views
         what: dict[str, Any] = {}
         if self._fresh:
-            self._left = list(views.all())
+            self._left = list(self._scheduler.all_keys())
             what["fresh"] = True
         if self._left:
             what["gained"], self._left = tuple(self._left[:TOLD]), self._left[TOLD:]
         elif self._scheduler.changed:
-            what["gained"], what["dropped"] = views.changes()
+            what["gained"], what["dropped"] = self._scheduler.changes()
+        fit = self._scheduler.rounds.fit
+        if fit is not None and (self._fresh or fit.moved):
+            what["round_cost"] = fit.tell()
+        if self._scheduler.rounds.written is not None:
+            what["written"] = self._scheduler.rounds.written
         if self._fresh or self._cost() != self._told:
             self._told = self._cost()
             what |= {"cost": probe.cost, "anchors": probe.anchors, "provisional": probe.provisional}
@@ -62,6 +67,6 @@ class Reports:
         return m.NodeReport(
             state=health.state, idle_s=health.idle_s(now_s), waiting=health.waiting, running=health.running,
             cache_bytes=views.store.used_bytes, passes=health.passes, failures=health.failures,
-            memory_bytes=gauges.memory_bytes, memory_total_bytes=gauges.memory_total_bytes,
-            temperature_c=gauges.temperature_c, **what,
+            slots_used=len(self._scheduler.leases), memory_bytes=gauges.memory_bytes,
+            memory_total_bytes=gauges.memory_total_bytes, temperature_c=gauges.temperature_c, **what,
         )  # fmt: skip

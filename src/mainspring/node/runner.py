@@ -8,34 +8,48 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 from mainspring.engine import CheckpointGoneError, Engine, Segment
 from mainspring.node.jobs import Job, PassJob, ProbeJob, Say
 from mainspring.node.outcome import Outcome
 from mainspring.node.scheduler import Scheduler
+from mainspring.node.tasks import Task
+from mainspring.node.writer import Writer, Wrote
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
 CallLater = Callable[[float, Callable[[], None]], object]
 
 
-def execute(engine: Engine, segments: Sequence[Segment], clock: Clock) -> Outcome:
-    """Never raises. The time is the device's, or the whole call's where that is longer: the node was busy so long."""
+def execute(engine: Engine, task: Task, clock: Clock, writer: Writer | None = None) -> Outcome:
+    """Never raises. The time is the device's, or the whole call's where that is longer: the node was busy so long.
+
+    Prompts are scanned whatever becomes of the segments: each part of a pass has its own answer."""
     began_s, before = clock(), engine.device_seconds
+    if writer is not None:
+        writer.cancel(task.cancels)
+    outcome = _segments(engine, task.segments) if task.segments else Outcome()
+    wrote = Wrote() if writer is None else writer.run(task.chunks, task.round)
+    seconds = max(clock() - began_s, engine.device_seconds - before)
+    return replace(outcome, seconds=seconds, wrote=wrote)
+
+
+def _segments(engine: Engine, segments: Sequence[Segment]) -> Outcome:
     try:
         ran = engine.run(segments)
     except CheckpointGoneError as gone:
         return Outcome(error=gone, missing=gone.keys)
     except Exception as error:  # one pass's fault never stops the loop
-        return Outcome(error=error, seconds=max(clock() - began_s, engine.device_seconds - before))
-    return Outcome(ran.logits, max(clock() - began_s, ran.seconds), ran.unkept)
+        return Outcome(error=error)
+    return Outcome(ran.logits, unkept=ran.unkept)
 
 
 class Worker(Protocol):
-    """Runs one job's segments at a time, elsewhere, and says `done` on the loop."""
+    """Runs one task at a time, elsewhere, and says `done` on the loop."""
 
-    def start(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None: ...
+    def start(self, task: Task, done: Callable[[Outcome], None]) -> None: ...
 
 
 class ThreadWorker:
@@ -47,12 +61,14 @@ class ThreadWorker:
         executor: ThreadPoolExecutor,
         clock: Clock,
         to_loop: Callable[[Callable[[], None]], object],
+        writer: Writer | None = None,
     ) -> None:
         """`executor` has one thread, the one that opened the engine; `to_loop(function)` runs it on the loop."""
         self._engine, self._executor, self._clock, self._to_loop = engine, executor, clock, to_loop
+        self._writer = writer
 
-    def start(self, segments: Sequence[Segment], done: Callable[[Outcome], None]) -> None:
-        future = self._executor.submit(execute, self._engine, segments, self._clock)
+    def start(self, task: Task, done: Callable[[Outcome], None]) -> None:
+        future = self._executor.submit(execute, self._engine, task, self._clock, self._writer)
 
         def hand_over(finished: "Future[Outcome]") -> None:
             if finished.cancelled():
@@ -64,9 +80,12 @@ class ThreadWorker:
 
 
 class Link(Protocol):
-    """Where says go; `serial` is the scheduler's number of it."""
+    """Where says go; `serial` is the scheduler's number of it. `full`: nobody takes what is said."""
 
     serial: int
+
+    @property
+    def full(self) -> bool: ...
 
     def say(self, says: Sequence[Say]) -> None: ...
 
@@ -85,26 +104,32 @@ class Runner:
         if self.link is not None and says:
             self.link.say([say for say in says if say.link == self.link.serial])
 
-    def turn(self) -> None:
-        """After anything that may have changed what to do next."""
+    def turn(self, says: Sequence[Say] = ()) -> None:
+        """After anything that may have changed what to do next; `says` go out first. The device is given its next job
+        before anything is encoded: it does not wait for what it has just done to be told."""
+        self.scheduler.full = self.link is not None and self.link.full
         turn = self.scheduler.next(self._clock())
-        self.say(turn.says)
         if turn.job is not None:
-            self._start(turn.job)
+            self._start(turn.job, turn.task)
+        self.say([*says, *turn.says])
         if self.link is not None:
             self.link.poll()
         self._wake(self.scheduler.deadline_s())
 
-    def _start(self, job: Job) -> None:
-        self._worker.start(job.segments, lambda outcome: self._finished(job, outcome))
+    def _start(self, job: Job, task: Task) -> None:
+        self._worker.start(task, lambda outcome: self._finished(job, outcome))
 
     def _finished(self, job: Job, outcome: Outcome) -> None:
         if isinstance(job, PassJob) and outcome.error is not None:
             log.warning("pass %d failed", job.work.fence.pass_id, exc_info=_trace(outcome.error))
         elif isinstance(job, ProbeJob) and outcome.error is not None:
             log.warning("a measurement failed: %s", type(outcome.error).__name__)
-        self.say(self.scheduler.finished(job, outcome, self._clock()))
-        self.turn()
+        try:
+            says = self.scheduler.finished(job, outcome, self._clock())
+        except Exception:  # the loop goes on
+            log.exception("a fault while taking in what the device did")
+            says = self.scheduler.faulted(job, self._clock())
+        self.turn(says)
 
     def _wake(self, due_s: float) -> None:
         """One timer, moved forward only: an early one finds nothing to do and asks again."""

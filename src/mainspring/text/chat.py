@@ -7,6 +7,7 @@ every branch and must not depend on the conversation.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,17 +51,21 @@ class Chat:
         tools: Sequence[Mapping[str, Any]] = (),
         chars: int = 0,
         generation_prompt: bool = True,
-        thinking: bool = False,
+        thinking: bool | None = False,
+        variables: Mapping[str, Any] = MappingProxyType({}),
     ) -> list[Piece]:
-        """What the template makes of the messages, whose leaves `guard` has marked. TemplateError, RefusalError."""
+        """What the template makes of the messages, whose leaves `guard` has marked. `thinking` None: as the template
+        has it by itself. `variables` reach it unmarked. TemplateError, RefusalError."""
         context = {
+            **variables,
             **self.variables,
             "messages": messages,
             "tools": list(tools) or None,
             "documents": None,
             "add_generation_prompt": generation_prompt,
-            "enable_thinking": thinking,
         }
+        if thinking is not None:
+            context["enable_thinking"] = thinking
         items = len(messages) + len(guard.leaves)
         return guard.pieces(self.template.render(context, chars=max(chars, guard.chars), items=items))
 

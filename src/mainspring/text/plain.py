@@ -23,22 +23,26 @@ def without_surrogates(text: str) -> str:
 
 @dataclass(frozen=True)
 class Control:
-    """A control token. `lstrip` and `rstrip`: it swallows the whitespace on that side, as its tokenizer would."""
+    """A control token. `lstrip` and `rstrip`: it swallows the whitespace on that side, as its tokenizer would.
+    `special`: what a model writes with it is no text; tags (`<think>`) are."""
 
     text: str
     id: int
     lstrip: bool = False
     rstrip: bool = False
+    special: bool = True
 
 
 @dataclass(frozen=True)
 class Parts:
-    """`plain` is the document to encode text with; `size` the largest id + 1; `unknown` the id of the unk token."""
+    """`plain` is the document to encode text with; `size` the largest id + 1; `unknown` the id of the unk token.
+    `byte_level`: its tokens are bytes, each written as a printable letter."""
 
     plain: bytes
     control: tuple[Control, ...]
     size: int
     unknown: int | None
+    byte_level: bool
 
 
 def split_document(raw: bytes, where: str) -> Parts:
@@ -66,7 +70,16 @@ def split_document(raw: bytes, where: str) -> Parts:
     stripped = {"added_tokens": kept, "post_processor": None, "truncation": None, "padding": None}
     plain = msgspec.json.encode({**document, "model": model, **stripped})
     unknown = vocabulary.get(unk) if isinstance(unk, str) else model.get("unk_id")
-    return Parts(plain, tuple(token for token in control if token.id != unknown), size, unknown)
+    decoder = document.get("decoder")
+    byte_level = isinstance(decoder, dict) and decoder.get("type") == "ByteLevel"
+    return Parts(plain, tuple(token for token in control if token.id != unknown), size, unknown, byte_level)
+
+
+def byte_letters() -> dict[str, int]:
+    """The printable stand-in of every byte in byte-level vocabularies, and the byte it stands for."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}
 
 
 def is_control(token: dict[str, Any]) -> bool:
@@ -75,7 +88,8 @@ def is_control(token: dict[str, Any]) -> bool:
 
 
 def _control(token: dict[str, Any]) -> Control:
-    return Control(token["content"], token["id"], bool(token.get("lstrip")), bool(token.get("rstrip")))
+    sides = bool(token.get("lstrip")), bool(token.get("rstrip"))
+    return Control(token["content"], token["id"], *sides, special=bool(token.get("special")))
 
 
 def _vocabulary(vocab: Any) -> Any:

@@ -16,12 +16,14 @@ import tokenizers
 
 from mainspring.errors import TokenizerError
 from mainspring.text.fast import AWKWARD, EncodeMany, Ids, open_fast
-from mainspring.text.plain import split_document, without_surrogates
+from mainspring.text.plain import byte_letters, split_document, without_surrogates
 
 SAMPLE = 1024  # one call in so many is compared with the reference
 SAMPLE_CHARS = 8192  # ... and of it so much
 BLOCK_CHARS = 65536  # the step in which long texts are counted
 BLOCK_SLACK_TOKENS = 8  # more than a cut between two words can add to a count
+
+LETTERS = byte_letters()
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ class Tokenizer:
         self.control_ids = MappingProxyType({t.text: np.array([t.id], dtype=np.uint32) for t in parts.control})
         self.vocab_size = parts.size
         self._names = {token.id: token.text for token in parts.control}
+        self.special_ids = frozenset(token.id for token in parts.control if token.special)
+        self.byte_level = parts.byte_level
         self._is_control = np.zeros(parts.size, dtype=bool)
         self._is_control[list(self._names)] = True
         try:
@@ -130,6 +134,22 @@ class Tokenizer:
             run = list(group)
             parts.append("".join(self._names[i] for i in run) if control else self._plain.decode(run))
         return "".join(parts)
+
+    def token_bytes(self, token: int) -> bytes:
+        """What one token stands for, control tokens by their names; of ids that the vocabulary lacks nothing. Exact
+        where `byte_level`: the bytes of several are then those of their text."""
+        name = self._names.get(token)
+        if name is not None:
+            return name.encode()
+        piece = self._plain.id_to_token(token) if 0 <= token < self.vocab_size else None
+        if piece is None:
+            return b""
+        if not self.byte_level:
+            return self._plain.decode([token]).encode()
+        try:
+            return bytes(map(LETTERS.__getitem__, piece))
+        except KeyError:  # an added token of white space stands for itself
+            return str(piece).encode()
 
     def _reference(self, texts: Sequence[str]) -> list[Ids]:
         # The batch call lets other threads run; the plain one keeps the interpreter for 57 ms at 100k characters.

@@ -51,7 +51,7 @@ class Rendered:
 def render_prompt(chat: Chat, span: Span, *, thinking: bool = False, limit: int | None = None) -> View:
     """The input of a span with the generation prompt after it; the template has the last word on its shape."""
     check_roles(span)
-    with _shallow():
+    with shallow():
         guard, size = chat.guard(span)
         builder = Builder(guard, Plan())
         messages = [turn.message() for turn in builder.turns(msgspec.structs.replace(span, output=()), 0)]
@@ -101,7 +101,7 @@ def check_roles(span: Span) -> None:
 
 
 @contextmanager
-def _shallow() -> Iterator[None]:
+def shallow() -> Iterator[None]:
     """JSON deeper than Python's stack is the span's fault."""
     try:
         yield
@@ -111,7 +111,7 @@ def _shallow() -> Iterator[None]:
 
 def render(chat: Chat, span: Span, choice: int, plan: Plan) -> Rendered:
     """One rendering, as the plan says. TemplateError, RefusalError."""
-    with _shallow():
+    with shallow():
         guard, size = chat.guard(span)
         builder = Builder(guard, plan)
         turns = builder.turns(span, choice)

@@ -6,8 +6,10 @@ from msgspec import Meta
 
 from mainspring.wire.records import KIB, MIB, Count, Key, Name, Record, Role, Row, Seconds, Text
 
-VERSION = 1
-"""Of this build. A router accepts this and the one before."""
+VERSION = 2
+"""Of this build. A router accepts this and the one before. 2: leases bring their prompt, in one order with passes."""
+GENERATES = 2
+"""The version since which nodes offer slots."""
 OLDEST_VERSION = 1
 
 

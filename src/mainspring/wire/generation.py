@@ -1,11 +1,16 @@
-"""A lease: one stream, opened by the router; tokens come back as they are accepted."""
+"""A lease: one stream, opened by the router; tokens come back as they are accepted.
 
+The prompt comes whole with the lease, since whoever writes looks at all of it (its own checkpoints, penalties, what it
+may repeat); the passes that scan it only say how far.
+"""
+
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
 from mainspring.wire.errors import MessageError
-from mainspring.wire.records import F32, KIB, MIB, U32, Count, HeldKeys, Key, Name, Record, Row, Seconds, Text
+from mainspring.wire.records import F32, KIB, MIB, U32, Age, Count, HeldKeys, Key, Name, Record, Row, Seconds, Text
 from mainspring.wire.work import FailReason
 
 
@@ -32,12 +37,20 @@ class Sampling(Record, frozen=True, kw_only=True):
     grammar: Annotated[str, Meta(max_length=128 * KIB)] = ""
 
 
+HISTOGRAM = 64
+Histogram = Annotated[tuple[Count, ...], Meta(max_length=HISTOGRAM)]
+"""[i]: how many rounds gave i + 1 tokens, the bonus token included; the last one also those that gave more."""
+
+
 class OpenLease(Record, frozen=True, kw_only=True):
-    """A slot for `request`, whose prompt comes in passes; rounds begin after the one with `lease` set.
+    """A slot for `request`; its prompt is scanned in the passes that follow, rounds begin after the one with `lease`
+    set. `order` counts together with `Work.order`: a lease comes before its passes.
 
-    `token_s` is the longest gap between rounds, None where no rate was promised."""
+    `prompt` u32 [prompt_tokens]. `marks` are salted keys of its beginnings, by length, shortest first: checkpoints that
+    the node may keep there, and will report under these names. What others left under another `salt` is not used.
+    `token_s` is the longest mean gap between tokens, None where no rate was promised. `attempt`: see `core.Lease`."""
 
-    cap = 256 * KIB
+    cap = 16 * MIB
     request: Name
     epoch: Count
     prompt_tokens: Count
@@ -45,11 +58,23 @@ class OpenLease(Record, frozen=True, kw_only=True):
     token_s: Seconds | None = None
     sampling: Sampling = Sampling()
     trace: Key = ""
+    prompt: U32 = b""
+    marks: HeldKeys = ()
+    salt: Key = ""
+    attempt: Count = 0
+    order: Count = 0
+
+    def check(self) -> None:
+        if len(self.prompt) != 4 * self.prompt_tokens:
+            raise MessageError("as many u32 as there are prompt tokens", param="prompt")
+        if any(not 1 <= tokens <= self.prompt_tokens for _, tokens in self.marks):
+            raise MessageError("within the prompt", param="marks")
 
 
 class Rounds(Row, frozen=True, kw_only=True):
     """Tokens accepted in one or more rounds: u32 [n]. `logprobs` f32 [n] where asked; `top` for each token its u32 ids
-    and f32 logprobs, interleaved by token. The first one is the first token of the stream."""
+    and f32 logprobs, interleaved by token. The first one is the first token of the stream. `cached` of the prompt's
+    tokens were not scanned; in every message, since a client that stops early hears no `LeaseEnded`."""
 
     cap = 1 * MIB
     tokens: U32
@@ -58,6 +83,13 @@ class Rounds(Row, frozen=True, kw_only=True):
     logprobs: F32 = b""
     top_ids: U32 = b""
     top_logprobs: F32 = b""
+    accepted: Count = 0
+    cached: Count = 0
+
+    @property
+    def nbytes(self) -> int:
+        """On the wire, within a few bytes above."""
+        return len(self.tokens) + len(self.logprobs) + len(self.top_ids) + len(self.top_logprobs) + 64
 
     def check(self) -> None:
         if any(len(data) % 4 for data in (self.tokens, self.logprobs, self.top_ids, self.top_logprobs)):
@@ -70,9 +102,21 @@ class Rounds(Row, frozen=True, kw_only=True):
             raise MessageError("equally many ids and logprobs a token", param="top_ids")
 
 
+def joined_rounds(rounds: Sequence[Rounds]) -> Rounds:
+    """What comes after another of one stream, as one."""
+    return Rounds(
+        tokens=b"".join(each.tokens for each in rounds), rounds=sum(each.rounds for each in rounds),
+        drafted=sum(each.drafted for each in rounds), logprobs=b"".join(each.logprobs for each in rounds),
+        top_ids=b"".join(each.top_ids for each in rounds), top_logprobs=b"".join(each.top_logprobs for each in rounds),
+        accepted=sum(each.accepted for each in rounds), cached=rounds[0].cached,
+    )  # fmt: skip
+
+
 class LeaseEnded(Record, frozen=True, kw_only=True):
-    """`tokens` is how many were sent in all; a failed lease names its reason and can be opened again elsewhere only
-    before its first token."""
+    """`tokens` is how many were sent in all, in `rounds` of which `histogram` tells; `drafted` tokens were proposed and
+    `accepted` of them kept. A failed lease names its reason and can be opened again elsewhere only before its first
+    token. The router adds, for the client: `queue_s` from arrival to the first pass's begin, `first_s` to the first
+    token, `total_s` to the end, the `node`, and how many leases came before (`retries`)."""
 
     tokens: Count
     finish: Literal["stop", "length", "cancelled", "failed"]
@@ -85,3 +129,27 @@ class LeaseEnded(Record, frozen=True, kw_only=True):
     gained: HeldKeys = ()
     message: Text = ""
     cap = 256 * KIB
+    histogram: Histogram = ()
+    queue_s: Age = 0.0
+    first_s: Age = 0.0
+    total_s: Age = 0.0
+    node: Key = ""
+    retries: Count = 0
+
+
+class Written(Record, frozen=True, kw_only=True):
+    """What a node has generated since it started. `prefilled` prompt tokens were scanned, `cached` ones were not;
+    `round_s` is the device time of `rounds` rounds that yielded `tokens` to `streams` streams in all (`slot_rounds`:
+    rounds summed over the slots in them)."""
+
+    streams: Count = 0
+    rounds: Count = 0
+    slot_rounds: Count = 0
+    tokens: Count = 0
+    drafted: Count = 0
+    accepted: Count = 0
+    prefilled: Count = 0
+    cached: Count = 0
+    round_s: Age = 0.0
+    failed: Count = 0
+    histogram: Histogram = ()

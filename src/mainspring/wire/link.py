@@ -223,7 +223,7 @@ class Link:
         if type(message) not in openings(self.role, self.peer_role):
             raise ValueError(f"a {self.role} opens no {type(message).__name__} to a {self.peer_role}")
         stream = self._streams.open(type(message))  # may refuse, and then no place in the order may be used up
-        if isinstance(message, m.Work):
+        if isinstance(message, m.Work | m.OpenLease):
             self._order_out += 1
             message = msgspec.structs.replace(message, order=self._order_out)
         state = self._streams[stream]
@@ -367,25 +367,25 @@ class Link:
         self._streams.sweep(stream)
 
     def _exchange(self, stream: int, state: StreamState, message: m.Message, last: bool) -> None:
-        if isinstance(message, m.Work):
-            state.fence = message.fence
+        if isinstance(message, m.Work | m.OpenLease):
+            state.fence = getattr(message, "fence", None)
             self._in_order(stream, message)
         elif not (isinstance(message, m.Cancel) and state.over):  # it crossed our last message
             self._follow(stream, message, last)
 
-    def _in_order(self, stream: int, work: m.Work) -> None:
-        """Passes of one link run in the order they were sent: chunks build on each other."""
+    def _in_order(self, stream: int, work: m.Work | m.OpenLease) -> None:
+        """Passes and leases of one link are heard in the order they were sent: they build on each other."""
         if work.order < self._order_in or work.order in self._early:
-            raise SequenceError("two passes of one order")
+            raise SequenceError("two passes or leases of one order")
         if len(self._early) >= self.rules.early_passes:
-            raise LimitError("too many passes wait for an earlier one")
+            raise LimitError("too many passes and leases wait for an earlier one")
         self._early[work.order] = [(stream, work, self._now_s - self.pulse.age_s)]
         while (entries := self._early.pop(self._order_in, None)) is not None:
             self._order_in += 1
             self._events += [Received(at, message, self._now_s - since_s) for at, message, since_s in entries]
 
     def _follow(self, stream: int, message: m.Message, last: bool) -> None:
-        """What follows a pass that waits for its turn waits with it."""
+        """What follows a pass or lease that waits for its turn waits with it."""
         for entries in self._early.values():
             if entries[0][0] == stream:
                 entries.append((stream, message, self._now_s - self.pulse.age_s))
@@ -394,8 +394,9 @@ class Link:
 
     def _check_fence(self, fence: object, message: m.Message) -> None:
         mine = getattr(message, "fence", None)
-        if isinstance(message, m.Work):
-            if message.fence.epoch != self.epoch:
+        if isinstance(message, m.Work | m.OpenLease):
+            epoch = message.fence.epoch if isinstance(message, m.Work) else message.epoch
+            if epoch != self.epoch:
                 raise FenceError("work for another life of this node")
         elif mine is not None and mine != fence:
             raise FenceError("a report about work this node does not hold")

@@ -15,6 +15,7 @@ import msgspec
 from mainspring.wire.bundles import BundleData as BundleData
 from mainspring.wire.bundles import BundleEnd as BundleEnd
 from mainspring.wire.bundles import FetchBundle as FetchBundle
+from mainspring.wire.control import GENERATES as GENERATES
 from mainspring.wire.control import OLDEST_VERSION as OLDEST_VERSION
 from mainspring.wire.control import VERSION as VERSION
 from mainspring.wire.control import Drain as Drain
@@ -30,6 +31,8 @@ from mainspring.wire.generation import LeaseEnded as LeaseEnded
 from mainspring.wire.generation import OpenLease as OpenLease
 from mainspring.wire.generation import Rounds as Rounds
 from mainspring.wire.generation import Sampling as Sampling
+from mainspring.wire.generation import Written as Written
+from mainspring.wire.generation import joined_rounds as joined_rounds
 from mainspring.wire.offers import Declined as Declined
 from mainspring.wire.offers import NodeReport as NodeReport
 from mainspring.wire.offers import Offer as Offer

@@ -6,6 +6,7 @@ from msgspec import Meta, field
 
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import Limits
+from mainspring.wire.generation import Written
 from mainspring.wire.records import (
     KIB,
     MIB,
@@ -65,7 +66,7 @@ class NodeReport(Record, frozen=True, kw_only=True):
     first report after a `Welcome` has `fresh` set and lists all. Health: `idle_s` since a pass, round or canary last
     ended well; `state` `failing` when the last ones did not. `memory_bytes` of `memory_total_bytes` is what the device
     (on a CPU, the process) holds, `temperature_c` the device's: None where nothing tells. A count there was always 0
-    before that, and was left out.
+    before that, and was left out. `written` is told where the node generates.
     """
 
     cap = 1 * MIB
@@ -89,6 +90,7 @@ class NodeReport(Record, frozen=True, kw_only=True):
     temperature_c: Annotated[float, Meta(ge=-273.15, le=1000.0)] | None = None
     note: Text = ""
     memory_total_bytes: Count | None = None
+    written: Written | None = None
 
 
 class Release(Row, frozen=True, kw_only=True):

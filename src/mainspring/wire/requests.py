@@ -30,6 +30,7 @@ class Submit(Row, frozen=True, kw_only=True):
 
     `request` is the client's, unique among its open ones; the router prefixes the client's name. `model` is a model
     key or an alias. `deadline_s` counts from when this left the client. `prefix_keys`: salted keys, shortest first.
+    `salt` sets a generation's prompt apart from equal ones of other tenants.
     """
 
     cap = 16 * MIB
@@ -48,6 +49,7 @@ class Submit(Row, frozen=True, kw_only=True):
     prefix_keys: HeldKeys = ()
     sampling: Sampling | None = None
     trace: Key = ""
+    salt: Key = ""
 
     def check(self) -> None:
         arrays = (self.view_tokens, self.branch_lengths, self.branch_tokens, self.label_counts, self.label_ids)

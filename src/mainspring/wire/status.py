@@ -6,6 +6,7 @@ from msgspec import Meta, field
 
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import Limits
+from mainspring.wire.generation import Written
 from mainspring.wire.records import MIB, Age, Count, Hash, Key, Name, Numerics, Record, Row, Seconds, Text
 
 TEXT_CHARS = 160
@@ -37,7 +38,8 @@ class NodeStatus(Record, frozen=True, kw_only=True):
 
     `held` passes are there by the router's book, `waiting` of them not begun by the node's. `cost` is the curve in use
     (declared, then learnt), `declared` what the node measured itself; `predicted_error` the median of
-    |measured / predicted - 1| over its last `error_passes`. Memory and temperature are None where the device does not
+    |measured / predicted - 1| over its last `error_passes`. `written`: what it has generated, None where it does not.
+    Memory and temperature are None where the device does not
     know.
     """
 
@@ -73,11 +75,15 @@ class NodeStatus(Record, frozen=True, kw_only=True):
     declared: Cost | None = None
     round_cost: RoundCost | None = None
     error_passes: Count = 0
+    written: Written | None = None
 
 
 class ClassStatus(Record, frozen=True, kw_only=True):
     """Over `Status.window_s`; `refused` by code. `open` requests have no answer yet, `queued` of them wait for a node
-    at least in part. `late`: answered beyond the target or deadline."""
+    at least in part. `late`: answered beyond the target or deadline.
+
+    Times of a score are from arrival to answer, of a generation to its first token. `first_*` are of generations alone,
+    `gap_*` their mean time per token after the first, of `streams` that ended and had `tokens`."""
 
     name: Name
     priority: int
@@ -89,13 +95,21 @@ class ClassStatus(Record, frozen=True, kw_only=True):
     refused: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
     open: Count = 0
     queued: Count = 0
+    streams: Count = 0
+    tokens: Count = 0
+    first_p50_s: Age = 0.0
+    first_p99_s: Age = 0.0
+    gap_p50_s: Age = 0.0
+    gap_p99_s: Age = 0.0
+    token_s: Age | None = None
 
 
 class Totals(Record, frozen=True, kw_only=True):
     """Over everything: what is open and queued now, and what came of requests since the router began.
 
     submitted = answered + refused + open; `late` of the answered. `passes` and `pass_tokens` (rows scanned or asked)
-    ended well within `Status.window_s`, at most the last 1,000 of them."""
+    ended well within `Status.window_s`, at most the last 1,000 of them. `streams` are open now; `written` is what nodes
+    that are here have generated, `tokens_s` tokens a second of late."""
 
     open: Count = 0
     queued: Count = 0
@@ -107,6 +121,9 @@ class Totals(Record, frozen=True, kw_only=True):
     pass_tokens: Count = 0
     nodes: Count = 0
     usable: Count = 0
+    streams: Count = 0
+    tokens_s: Annotated[float, Meta(ge=0.0)] = 0.0
+    written: Written | None = None
 
 
 class PassStatus(Row, frozen=True, kw_only=True):

@@ -29,7 +29,8 @@ class Part(Row, frozen=True, kw_only=True):
     What the end is kept under: `view_key`, unless empty; and (`request`, `shard`) while `more` chunks will follow.
     `view_key` is given only where this part's end is the view's end, since whoever names that key builds on all of it.
     B branches: `branch_lengths` u32 [B], `branch_tokens` u32 [sum], `label_counts` u32 [B], `label_ids` u32 [sum].
-    `lease`: the prompt ends here and the lease of this request begins (its `OpenLease` may come before or after).
+    Of a lease's prompt: `chunk` tokens of it, which the node has from its `OpenLease`, and no other arrays; `lease`
+    where it ends here, even with nothing left to scan, and rounds begin. `attempt` is the lease's.
     """
 
     request: Name
@@ -45,10 +46,16 @@ class Part(Row, frozen=True, kw_only=True):
     parent: Annotated[int, Meta(ge=-1, le=4096)] = -1
     more: bool = False
     lease: bool = False
+    chunk: Count = 0
+    attempt: Count = 0
 
     @property
     def view_to(self) -> int:
-        return self.view_from + len(self.view_tokens) // 4
+        return self.view_from + len(self.view_tokens) // 4 + self.chunk
+
+    @property
+    def of_lease(self) -> bool:
+        return self.lease or self.chunk > 0
 
     @property
     def labels(self) -> int:
@@ -60,6 +67,8 @@ class Part(Row, frozen=True, kw_only=True):
         if any(len(data) % 4 for data in arrays):
             raise MessageError("token ids come in whole u32", param="parts")
         check_branches(self.branch_lengths, self.branch_tokens, self.label_counts, self.label_ids)
+        if self.of_lease and (any(arrays) or self.parent >= 0):
+            raise MessageError("a part of a lease's prompt has no arrays and shares no view", param="parts")
         if self.parent >= 0 and (self.view_tokens or self.prefix):
             raise MessageError("a part that shares a view scans none", param="parts")
 

@@ -16,9 +16,10 @@ from mainspring.backend.cuda.graphs import GRAPH_ROWS, Runner
 from mainspring.backend.cuda.layout import NONE, Job, exact
 from mainspring.backend.cuda.network import SMALL_ROWS, Network
 from mainspring.backend.cuda.state import CudaState
+from mainspring.backend.generation import GenerationBackend, SlotLimits
 from mainspring.backend.handles import Handles
 from mainspring.backend.protocol import NO_STATE, FloatArray, IntArray, Limits, PackedPass, PassResult
-from mainspring.errors import DeviceMemoryError
+from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid
 from mainspring.ops.attention import tiles
@@ -103,6 +104,9 @@ class CudaBackend:
 
     def state_bytes(self, state: int) -> int:
         return self._states[state].nbytes
+
+    def generation(self, limits: SlotLimits) -> GenerationBackend:  # noqa: ARG002
+        raise DeviceError("generation does not run on CUDA in this version; use the CPU")
 
     def release(self, state: int) -> None:
         self._states.remove(state)

@@ -15,6 +15,8 @@ import torch
 
 from mainspring.engine.sampling import Sampling
 from mainspring.generator import Generator
+from mainspring.model.hybrid import Hybrid
+from mainspring.model.loading import load_hybrid
 from mainspring.train.distill.card import write_card
 from mainspring.train.distill.config import DistillConfig
 from mainspring.train.distill.corpus import Corpus
@@ -62,7 +64,7 @@ def report(config: DistillConfig, *, asked: int = 200, most: int = MOST_TOKENS, 
         if number % 20 == 19:
             say(f"{number + 1} of {len(order)} prompts answered")
     corpus = read_texts(config, vocabulary, hidden)
-    held = held_out_text(generator, judge, corpus, words)
+    held = held_out_text(load_hybrid(folder), judge, corpus, words)
     marks = summary(replies) | held | {"training": _json(config.out / "model.json")}
     samples = [{key: reply[key] for key in ("prompt", "reply", "seed", "stopped")} for reply in replies[:SAMPLES]]
     whole = {
@@ -94,7 +96,7 @@ class Judge:
 
 
 @torch.inference_mode()
-def held_out_text(generator: Generator, judge: Judge, corpus: Corpus, words: Any, most: int = 200) -> dict[str, Any]:
+def held_out_text(student_model: Hybrid, judge: Judge, corpus: Corpus, words: Any, most: int = 200) -> dict[str, Any]:
     """Both models' loss on the same held-out replies of the teacher, in bits a byte, and the teacher's perplexity."""
     totals = np.zeros(4)  # the writer's and the teacher's nats, teacher tokens, bytes
     chosen = np.flatnonzero(corpus.split == TEST)[:most]
@@ -103,9 +105,9 @@ def held_out_text(generator: Generator, judge: Judge, corpus: Corpus, words: Any
         teacher = corpus.aligned.teacher[number].tolist()
         answers = np.flatnonzero(corpus.aligned.reply[number])
         first = int(answers[np.flatnonzero(np.diff(answers, prepend=-9) > 1)[-1]])  # where the last reply opens
-        state = generator.model.new_state(len(student))
-        hidden = generator.model.extend(torch.from_numpy(student[:-1]), [len(student) - 1], [state], update=True)
-        spoken = generator.model.logits(hidden[first:]).log_softmax(-1)
+        state = student_model.new_state(len(student))
+        hidden = student_model.extend(torch.from_numpy(student[:-1]), [len(student) - 1], [state], update=True)
+        spoken = student_model.logits(hidden[first:]).log_softmax(-1)
         nats = float(-spoken.gather(1, torch.from_numpy(student[first + 1 :])[:, None]).sum())
         turns = _turns(judge.vocabulary, teacher)[len(judge.hidden) :]
         mean, count = judge.loss(turns)

@@ -1,0 +1,87 @@
+"""One lease as the gateway sees it: taken or refused before anything is said to the client, then its messages."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
+from typing import cast
+
+from mainspring.errors import MainspringError
+from mainspring.fleet.errors import LinkLostError, RequestRefusedError
+from mainspring.gateway.service import Gateway
+from mainspring.wire import messages as m
+
+Message = m.Rounds | m.LeaseEnded
+
+
+class Lease:
+    """Made by `open_lease`. Iterate to the end or `aclose`, which takes it back. `predicted_s`: to its first token, as
+    the router promised."""
+
+    def __init__(self, gateway: Gateway, messages: AsyncGenerator[Message, None]) -> None:
+        self._gateway, self._messages = gateway, messages
+        self._first: asyncio.Task[Message] | None = None
+        self.predicted_s = 0.0
+        self.accepted = asyncio.Event()
+
+    async def taken(self) -> None:
+        """Until the router took it or its first message is there. MainspringError: it was refused."""
+        self._first = asyncio.ensure_future(self._next())
+        waiting = asyncio.ensure_future(self.accepted.wait())
+        try:
+            await asyncio.wait((self._first, waiting), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._first.done() and (error := self._first.exception()) is not None:
+            self._first = None
+            raise error
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        """MainspringError where it broke."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            try:
+                return await first
+            except asyncio.CancelledError:
+                await _end(first)
+                raise
+        return await self._next()
+
+    async def _next(self) -> Message:
+        try:
+            return await anext(self._messages)
+        except StopAsyncIteration:
+            raise LinkLostError("the stream ended without an end") from None
+        except (RequestRefusedError, LinkLostError) as error:
+            raise self._gateway.told(error) from None
+
+    async def aclose(self) -> None:
+        first, self._first = self._first, None
+        if first is not None:
+            await _end(first)
+        await self._messages.aclose()
+
+
+async def open_lease(gateway: Gateway, submit: m.Submit) -> Lease:
+    """MainspringError where it is refused."""
+
+    def accepted(predicted_s: float) -> None:
+        lease.predicted_s = predicted_s
+        lease.accepted.set()
+
+    messages = gateway.fleet.generate(submit, accepted, within_s=gateway.config.limits.request_s)
+    lease = Lease(gateway, cast(AsyncGenerator[Message, None], messages))
+    try:
+        await lease.taken()
+    except BaseException:
+        await lease.aclose()
+        raise
+    return lease
+
+
+async def _end(task: "asyncio.Task[Message]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError, MainspringError, StopAsyncIteration):
+        await task

@@ -1,0 +1,110 @@
+"""Whether a node generates, and how fast: slots of its device, what a round costs before any client asks. Blocking: run
+in the device thread."""
+
+import logging
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+
+from mainspring.backend import Backend
+from mainspring.backend.generation import SlotLimits
+from mainspring.core.cost import RoundCost
+from mainspring.engine.stream_records import StreamSpec
+from mainspring.engine.streams import Streams, StreamStats
+from mainspring.errors import DeviceError, InputError
+from mainspring.node.config import NodeConfig
+from mainspring.node.leases import Writing
+from mainspring.node.roundfit import RoundFit
+from mainspring.node.runner import Clock
+from mainspring.node.writer import Grammars, Writer
+from mainspring.text.bundle import Bundle
+
+log = logging.getLogger(__name__)
+DEFAULT_SLOTS = 4
+PROMPTS = (64, 512)
+"""Tokens of what is measured with, as far as the context goes."""
+ROUNDS = 5
+BUDGET_S = 2.0
+ROOM = 16
+
+
+@dataclass
+class Generating:
+    """What a node needs to serve streams."""
+
+    writer: Writer
+    writing: Writing
+    fit: RoundFit
+
+    @classmethod
+    def of(
+        cls, backend: Backend, config: NodeConfig, bundle: Bundle, clock: Clock, grammars: Grammars | None = None
+    ) -> "Generating | None":
+        """None where it does not: no slots wanted, a bundle that does not say what ends a reply, a device that can't.
+        InputError where slots were asked for by number and there can be none."""
+        wanted = config.slots
+        if wanted == 0:
+            return None
+        try:
+            if not bundle.eos_ids:
+                raise DeviceError("nothing in the model's folder says what ends a reply (eos_token_id)")
+            known = min(bundle.tokenizer.vocab_size, backend.limits.vocab_size)
+            limits = SlotLimits(wanted or DEFAULT_SLOTS, config.block_rows, config.deterministic, known)
+            streams = Streams(
+                backend.generation(limits), cache_bytes=config.prefix_mib << 20, drafter=config.drafter or None
+            )
+        except DeviceError as error:
+            if wanted is not None:
+                raise InputError(f"no stream can be served here: {error}", param="slots") from None
+            log.info("this node does not generate: %s", error)
+            return None
+        context = min(backend.limits.context_tokens, config.stream_tokens or backend.limits.context_tokens)
+        writing = Writing(limits.slots, context, known, bundle.eos_ids, lambda: secrets.randbits(64))
+        fit = measure_rounds(streams, limits.slots, context, known, clock)
+        return cls(Writer(streams, grammars), writing, fit)
+
+
+def measure_rounds(streams: Streams, slots: int, context: int, vocab_size: int, clock: Clock) -> RoundFit:
+    """One stream alone and all slots together, on short and longer prompts, as far as the budget goes: the first
+    always, another only where its prompts, at the pace of those before, end in time. It leaves nothing behind."""
+    began_s, scanned = clock(), 0
+    fit: RoundFit | None = None
+    rng = np.random.default_rng(21)
+    for prompt, count in dict.fromkeys((prompt, count) for prompt in PROMPTS for count in (1, slots)):
+        tokens = count * min(prompt, context - ROOM)
+        took_s = clock() - began_s
+        if tokens < count or (scanned and took_s + tokens * took_s / scanned > BUDGET_S):
+            continue
+        fit = _measure(streams, rng.integers(0, vocab_size, (count, tokens // count)), fit, clock)
+        scanned += tokens
+    streams.prefixes.clear()
+    streams.stats = StreamStats(histogram=[0] * len(streams.stats.histogram))
+    if fit is None:
+        raise DeviceError("no round could be measured: the context is too short")
+    fit.cost = RoundCost(fit.cost.d0, fit.cost.d1, fit.cost.d2)  # noise is no guide to what real text will yield
+    return RoundFit(fit.cost)
+
+
+def _measure(streams: Streams, prompts: np.ndarray, fit: RoundFit | None, clock: Clock) -> RoundFit:
+    names = [f"measured{index}" for index in range(len(prompts))]
+    try:
+        for name, tokens in zip(names, prompts, strict=True):
+            streams.open(StreamSpec(id=name, tokens=tokens, max_tokens=ROOM, drafter="none"))
+            while streams.prefill(name, len(tokens)):
+                pass
+        streams.round(names)  # the first tokens: nothing is forwarded
+        for _ in range(ROUNDS):
+            began_s = clock()
+            tokens = sum(len(each.tokens) for each in streams.round(names))
+            took_s = max(clock() - began_s, 1e-9)
+            if fit is None:  # also a warm-up
+                fit = RoundFit(RoundCost(took_s / 2.0, took_s / 2.0))
+            else:
+                fit.note(len(names), prompts.size, took_s, tokens)
+    finally:
+        for name in names:
+            if name in streams.live:
+                streams.cancel(name)
+    assert fit is not None  # noqa: S101 - at least one round ran
+    return fit
