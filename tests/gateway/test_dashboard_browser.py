@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from mainspring.fleet.errors import RequestRefusedError
 from mainspring.gateway.keys import Key, KeyFile, new_key, write_keys
 from mainspring.text.bundle import Bundle
+from mainspring.wire import messages as m
 from support.browser import LONGEST_MS, PHONE, chromium, page_of
 from support.dashboard import FakeFleet, Served, classes, embedded_bundle, ended, node
 
@@ -67,6 +68,30 @@ def test_the_overview_shows_the_fleet_and_follows_it(browser: Browser, served: S
         expect(page.locator(".node h3")).to_have_text(["ant", "cow"])
         expect(page.locator("#link")).to_have_text("Live, 1 node")
         expect(page.locator(".tile", has_text="p99, interactive")).to_have_attribute("data-tone", "bad")
+
+
+def test_streams_and_acceptance_are_shown_where_nodes_generate(
+    browser: Browser, served: Served, fleet: FakeFleet
+) -> None:
+    with page_of(browser, served.url) as (page, _):
+        expect(page.locator(".tile", has_text="Nodes usable")).to_contain_text("2")
+        expect(page.locator("#written")).to_be_hidden()
+        expect(page.locator("#rounds-panel")).to_be_hidden()
+        wrote = m.Written(streams=9, rounds=40, slot_rounds=100, tokens=250, drafted=400, accepted=150, prefilled=300,
+                          cached=100, histogram=(40, *[10] * 5, *[1] * 14))  # fmt: skip
+        fleet.nodes = (node("ant", slots=4, slots_used=3, written=wrote),)
+        fleet.totals = m.Totals(tokens_s=33.0, written=wrote)
+        fleet.classes = (m.ClassStatus(name="interactive", priority=2, target_s=1.0, streams=7, first_p50_s=0.2,
+                                       first_p99_s=0.5, gap_p50_s=0.02, token_s=0.1),)  # fmt: skip
+        expect(page.locator(".tile", has_text="Streams")).to_contain_text("of 4")
+        expect(page.locator(".tile", has_text="Written")).to_contain_text("33")
+        expect(page.locator(".tile", has_text="First token, interactive")).to_contain_text("200")
+        expect(page.locator(".tile", has_text="Tokens a round")).to_contain_text("2.5")
+        expect(page.locator(".tile", has_text="Tokens a round")).to_contain_text("of drafts accepted")
+        expect(page.locator(".tile", has_text="Prompts cached")).to_contain_text("25")
+        expect(page.locator("#rounds .round")).to_have_count(16)
+        expect(page.locator("#rounds .round").last).to_contain_text("16 or more")
+        expect(page.locator(".node", has_text="ant")).to_contain_text("3 of 4")
 
 
 def test_the_chart_and_the_timeline_draw_what_comes(browser: Browser, served: Served, fleet: FakeFleet) -> None:
