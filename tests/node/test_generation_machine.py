@@ -12,7 +12,7 @@ from support.fleet import submit
 
 PROMPTS = {(kind, count): np.random.default_rng(kind).integers(0, 300, count).tolist() for kind in range(3)
            for count in (1, 63, 64, 200, 1500)}  # fmt: skip
-MAY_END = {"contention", "cancelled", "lease_lost", "expired", "no_node", "work_failed", "condemned"}
+MAY_END = {"contention", "cancelled", "lease_lost", "expired", "no_node", "work_failed", "condemned", "unknown_model"}
 EXPECTED: dict[tuple[tuple[int, int], int], list[int]] = {}
 ASK = st.tuples(
     st.just("ask"), st.sampled_from(sorted(PROMPTS)), st.sampled_from([1, 2, 30, 300]),
