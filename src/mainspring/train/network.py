@@ -126,13 +126,17 @@ def _block(block: Block, views: Tensor, branches: Tensor, layout: _Layout) -> tu
     mixer: Callable[..., tuple[Tensor, Tensor]] = _delta if isinstance(block.mixer, GatedDeltaNet) else _attention
     mixed = mixer(block.mixer, _norm(views, block.mixer_norm), _norm(branches, block.mixer_norm), layout)
     return tuple(  # type: ignore[return-value]
-        _mlp(block, h + F.dropout(m, layout.dropout), layout.dropout)
+        _mlp(block, h + _dropped(m, layout.dropout), layout.dropout)
         for h, m in zip((views, branches), mixed, strict=True)
     )
 
 
 def _mlp(block: Block, h: Tensor, dropout: float) -> Tensor:
-    return h + F.dropout(block.mlp(_norm(h, block.mlp_norm)), dropout)
+    return h + _dropped(block.mlp(_norm(h, block.mlp_norm)), dropout)
+
+
+def _dropped(x: Tensor, share: float) -> Tensor:
+    return F.dropout(x, share) if share else x  # a share of 0 would still draw and keep a mask
 
 
 def _norm(x: Tensor, norm: RMSNorm) -> Tensor:

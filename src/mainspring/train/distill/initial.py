@@ -37,12 +37,13 @@ def principal(
     _, states = teacher(tokens, sorted(set(taps)))
     real = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
     real[:, 0] = False  # the first token's state is huge in a few directions and means nothing
-    moment = torch.zeros(teacher.shape.hidden_size, teacher.shape.hidden_size, dtype=torch.float64)
+    size = teacher.shape.hidden_size
+    moment = torch.zeros(size, size, dtype=torch.float64, device=tokens.device)
     for rows in [teacher.embed, *(state[real] for state in states)]:
-        x = rows.double().cpu()
+        x = rows.double()
         x /= x.square().mean(1, keepdim=True).sqrt().clamp(min=1e-6)
         moment += x.T @ x / len(x)
-    values, vectors = torch.linalg.eigh(moment)
+    values, vectors = torch.linalg.eigh(moment.cpu())
     basis = vectors.flip(1)[:, :width]
     basis = basis * basis.gather(0, basis.abs().argmax(0, keepdim=True)).sign()  # they come with either sign
     return basis.float(), float(values.flip(0)[:width].sum() / values.sum())
