@@ -6,9 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainspring.wire import messages as m
-from node.test_generation_with_router import ask, fleet_of, told
+from node.test_generation_with_router import ask, fleet_of, score, told
 from node.test_leases import written
-from support.fleet import submit
 
 PROMPTS = {(kind, count): np.random.default_rng(kind).integers(0, 300, count).tolist() for kind in range(3)
            for count in (1, 63, 64, 200, 1500)}  # fmt: skip
@@ -54,7 +53,7 @@ def test_each_stream_ends_once_and_leaves_nothing(actions: list[tuple[tuple[obje
         elif name in ("fault", "prompt fault"):
             faults[node.who.name][name == "prompt fault"] += 1
         elif name == "score":
-            scores.append(client.open(submit(view=100, seed=len(scores), slo="batch")))
+            scores.append(client.open(score(len(scores))))
         elif name == "slow":
             node.worker.slower = 3.0 if node.worker.slower == 1.0 else 1.0
         elif name == "leave":

@@ -25,7 +25,7 @@ DEFAULT_SLOTS = 4
 PROMPTS = (64, 512)
 """Tokens of what is measured with, as far as the context goes."""
 ROUNDS = 5
-BUDGET_S = 2.0
+BUDGET_S = 1.0
 ROOM = 16
 
 
