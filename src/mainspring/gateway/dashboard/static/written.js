@@ -22,12 +22,12 @@ function tilesOf(facts, classes) {
   const told = classes.filter((each) => each.streams > 0);
   const tight = told.sort((a, b) => (a.target_ms ?? Infinity) - (b.target_ms ?? Infinity))[0];
   const [first, unit] = tight ? split(tight.first_p50_ms) : ["–", ""];
-  const target = tight?.gap_target_ms ? `, target ${time(tight.gap_target_ms)}` : "";
+  const gap = tight ? `${time(tight.gap_p50_ms)} a token` : `${number(facts.tokens)} in all`;
   const length = facts.acceptance_length;
   return [
     { id: "streams", name: "Streams", value: whole(facts.streams), unit: `of ${whole(facts.slots)}`, aside: facts.failed ? `${whole(facts.failed)} failed` : "none failed", tone: facts.failed ? "warn" : null },
-    { id: "speed", name: "Written", value: number(facts.tokens_s), unit: "tokens/s", aside: `${number(facts.tokens)} in all` },
-    { id: "first", name: tight ? `First token, ${tight.name}` : "First token", value: first, unit, aside: tight ? `p99 ${time(tight.first_p99_ms)}; then ${time(tight.gap_p50_ms)} a token${target}` : "no stream ended lately" },
+    { id: "speed", name: "Written", value: number(facts.tokens_s), unit: "tokens/s", aside: gap, tone: tight?.gap_target_ms && tight.gap_p50_ms > tight.gap_target_ms ? "bad" : null },
+    { id: "first", name: tight ? `First token, ${tight.name}` : "First token", value: first, unit, aside: tight ? `p99 ${time(tight.first_p99_ms)}` : "no stream ended lately" },
     { id: "length", name: "Tokens a round", value: length === null ? "–" : figures(length), unit: "", aside: facts.accepted_share === null ? "nothing drafted" : `${percent(facts.accepted_share)} of drafts accepted` },
     { id: "cached", name: "Prompts cached", ...points(facts.cached_share), aside: plural(facts.rounds, "round") },
   ];
