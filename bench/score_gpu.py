@@ -43,7 +43,7 @@ GROUPS = (  # kernel names to what they are, first match
     ("_prepare", "scan: prepare"), ("_walk", "scan: walk"), ("_fork", "fork"), ("_attend", "attention"),
     ("_join", "attention: join"), ("_delta_inputs", "conv, norms, gates"), ("_inputs", "queries, keys"),
     ("_queries", "queries"), ("_gated", "gated norm"), ("_add_norm", "residual, norm"), ("_swiglu", "swiglu"),
-    ("_label", "labels"), ("_linear", "products"), ("nvjet", "products"), ("gemm", "products"), ("cutlass", "products"),
+    ("_label", "labels"), ("nvjet", "products"), ("gemm", "products"), ("cutlass", "products"),
     ("splitK", "products"), ("Memcpy", "copies"),
 )  # fmt: skip
 
