@@ -37,6 +37,17 @@ def test_delta_inputs(keep: bool, dtype: torch.dtype) -> None:
         assert torch.equal(got[5], right[5])
 
 
+def test_values_beyond_fp16_are_cut() -> None:
+    """A bf16 projection may hold what fp16 can't: it must not become infinite, which would spoil a whole view."""
+    p = torch.zeros(2, HEADS.channels + 2 * 64 + 4, device=DEVICE, dtype=torch.bfloat16)
+    p[:, 2 * 64 :] = 1e6
+    weight = torch.ones(HEADS.channels, 4, device=DEVICE, dtype=torch.bfloat16)
+    where = {"heads": HEADS, "lengths": [2], "parents": [-1], "history": None, "keep": False}
+    q, k, v, *_ = delta.delta_inputs(p, weight, randn(2, 2), randn(3, 2), **where)
+    assert q.dtype == k.dtype == v.dtype == torch.float16
+    assert (v == 65504).all()
+
+
 def test_gates_at_both_ends() -> None:
     """softplus of large and very negative values, without overflow."""
     p = torch.zeros(3, HEADS.channels + 2 * 64 + 4, device=DEVICE)
