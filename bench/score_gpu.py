@@ -107,7 +107,7 @@ class Side:
 
         passes = (
             SHORT_PASSES if p.view_rows + p.branch_rows <= GRAPH_ROWS else 1
-        )  # ours alone: peers take 60 ms or more
+        )  # peers take longer
         arms = [arm("mainspring", lambda: self.backend.score_pass(work), p.tokens, passes)]
         if self.two_phase is not None and not p.cached:
             arms.append(arm("two-phase", lambda: self.two_phase.score(work), p.tokens))
