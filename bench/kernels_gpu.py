@@ -24,7 +24,6 @@ from mainspring.ops.delta_inputs import Heads
 from mainspring.ops.delta_inputs import triton as delta_inputs
 from mainspring.ops.gated_delta import reference as plain_delta
 from mainspring.ops.gated_delta import triton as delta
-from mainspring.ops.linear import triton as linear
 from mainspring.ops.rms_norm import triton as norm
 from mainspring.ops.swiglu import triton as swiglu
 
@@ -247,29 +246,14 @@ def rows(repeats: int) -> None:
         click.echo(f"  product {n} x {weight.shape[1]:<30}{ms:9.4f} ms {2e-9 * T * weight.numel() / ms:8.0f} TFLOP/s")
 
 
-def products(repeats: int) -> None:
-    """Few outputs over hundreds of rows: the library's and our tiles."""
-    kept = linear.ROWS, linear.TILE
-    linear.ROWS = range(1, 4096)
-    for T in (320, 576, 832, 1024):
-        for inner in (2048, 3584):
-            x, w = draw(T, inner), 0.05 * draw(1024, inner)
-            click.echo(f"product {T} x 1024 x {inner}")
-            wanted = attempt("library", lambda: F.linear(x, w), None, repeats)
-            for tile in ((64, 64, 64, 4, 4), (64, 64, 128, 4, 4), (64, 128, 64, 4, 4), (128, 64, 64, 8, 5)):
-                linear.TILE = linear.Tile(*tile)
-                attempt(str(tile), lambda: linear.linear(x, w), wanted, repeats)
-    linear.ROWS, linear.TILE = kept
-
-
 @click.command(help=__doc__)
-@click.argument("what", nargs=-1, type=click.Choice(["scan", "attention", "branches", "rows", "products"]))
+@click.argument("what", nargs=-1, type=click.Choice(["scan", "attention", "branches", "rows"]))
 @click.option("--repeats", type=click.IntRange(1), default=20, show_default=True)
 @torch.inference_mode()
 def main(what: tuple[str, ...], repeats: int) -> None:
     torch.manual_seed(0)
     for name in what:
-        {"scan": scan, "attention": attend, "branches": asked, "rows": rows, "products": products}[name](repeats)
+        {"scan": scan, "attention": attend, "branches": asked, "rows": rows}[name](repeats)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ GROUPS = (  # kernel names to what they are, first match
     ("_prepare", "scan: prepare"), ("_walk", "scan: walk"), ("_fork", "fork"), ("_attend", "attention"),
     ("_join", "attention: join"), ("_delta_inputs", "conv, norms, gates"), ("_inputs", "queries, keys"),
     ("_queries", "queries"), ("_gated", "gated norm"), ("_add_norm", "residual, norm"), ("_swiglu", "swiglu"),
-    ("_label", "labels"), ("_linear", "products"), ("nvjet", "products"), ("gemm", "products"), ("cutlass", "products"),
+    ("_label", "labels"), ("nvjet", "products"), ("gemm", "products"), ("cutlass", "products"),
     ("splitK", "products"), ("Memcpy", "copies"),
 )  # fmt: skip
 
@@ -97,7 +97,7 @@ class Side:
         return make_pass(p, self.config.vocab_size, states=states)
 
     def arms(self, p: Pass, work: PackedPass) -> list[Arm]:
-        def arm(name: str, run: Callable[[], object], tokens: int) -> Arm:
+        def arm(name: str, run: Callable[[], object], tokens: int, passes: int = 1) -> Arm:
             def counted() -> float:
                 for _ in range(passes):
                     run()
@@ -105,8 +105,10 @@ class Side:
 
             return Arm(name, counted, sync=torch.cuda.synchronize)
 
-        passes = SHORT_PASSES if p.view_rows + p.branch_rows <= GRAPH_ROWS else 1
-        arms = [arm("mainspring", lambda: self.backend.score_pass(work), p.tokens)]
+        passes = (
+            SHORT_PASSES if p.view_rows + p.branch_rows <= GRAPH_ROWS else 1
+        )  # peers take longer
+        arms = [arm("mainspring", lambda: self.backend.score_pass(work), p.tokens, passes)]
         if self.two_phase is not None and not p.cached:
             arms.append(arm("two-phase", lambda: self.two_phase.score(work), p.tokens))
         if self.transformers is not None and not p.cached and p.view == 8192:

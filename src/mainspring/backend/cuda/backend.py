@@ -64,7 +64,7 @@ class CudaBackend:
         """
         many = -(-WIDE_HEADS // self._network.heads.values)
         for views, length, rows in (
-            (1, 600, 1),
+            (1, 1, 1),
             (1, tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1),
             (many, SMALL_ROWS // many + 1, 1),
         ):

@@ -9,8 +9,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mainspring.ops.triton_launch import OPTIONS, after_previous
-
 BLOCK_ROWS = 16
 
 
@@ -35,7 +33,6 @@ def _normed(at, stride, weight, cos, sin, rows, live, eps, D: tl.constexpr, HALF
 
 @triton.jit(do_not_specialize=["T"])
 def _queries(x, stride, weight, cos, sin, out, T, eps, D: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr):
-    after_previous()
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     _query(x, stride, weight, cos, sin, out, rows, T, eps, tl.program_id(1), tl.num_programs(1), D, HALF)
 
@@ -53,7 +50,6 @@ def _inputs(
     x, q_weight, out, k, v, stride, weight, cos, sin, owners, places, stores, own, layer, T, eps,
     HQ: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    after_previous()
     head = tl.program_id(1) - HQ
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     if head < 0:
@@ -83,7 +79,7 @@ def queries(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, eps: float) -> 
     T, Hq, D = x.shape[0], x.shape[1], x.shape[2] // 2
     out = x.new_empty(T, Hq, D)
     _queries[(triton.cdiv(T, BLOCK_ROWS), Hq)](
-        x, x.stride(0), weight, cos, sin, out, T, eps, D=D, HALF=cos.shape[1], ROWS=BLOCK_ROWS, num_warps=4, **OPTIONS
+        x, x.stride(0), weight, cos, sin, out, T, eps, D=D, HALF=cos.shape[1], ROWS=BLOCK_ROWS, num_warps=4
     )
     return out
 
@@ -113,7 +109,7 @@ def store_keys_values(
     out = k.new_empty(T, heads, D)
     _inputs[(triton.cdiv(T, BLOCK_ROWS), heads + 2 * G)](
         x, q_weight, out, k, v, k.stride(0), weight, cos, sin, owners, places, stores, own, layer, T, eps,
-        HQ=heads, G=G, D=D, HALF=cos.shape[1], ROWS=BLOCK_ROWS, num_warps=4, **OPTIONS,
+        HQ=heads, G=G, D=D, HALF=cos.shape[1], ROWS=BLOCK_ROWS, num_warps=4,
     )  # fmt: skip
     return out
 

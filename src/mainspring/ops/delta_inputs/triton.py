@@ -19,7 +19,6 @@ from torch import Tensor
 
 from mainspring.ops import ragged
 from mainspring.ops.delta_inputs import Heads
-from mainspring.ops.triton_launch import OPTIONS, after_previous
 
 WIDTH = 4
 """Taps of the convolution: three rows are held."""
@@ -107,7 +106,6 @@ def _delta_inputs(
     T, stretch, stretches,
     HK: tl.constexpr, HV: tl.constexpr, HV_PAD: tl.constexpr, D: tl.constexpr, H: tl.constexpr,
 ):  # fmt: skip
-    after_previous()
     CH: tl.constexpr = (2 * HK + HV) * D
     part, head = tl.program_id(0), tl.program_id(1) * H
     first = part * stretch
@@ -196,7 +194,7 @@ def launch(
     _delta_inputs[(stretches + len(tails), groups + 1)](
         projected, projected.stride(0), taps, weight, *weight.stride(), A_log, dt_bias, history, tails, tail_to, offset,
         q, k, v, beta, g, T, stretch, stretches,
-        HK=Hk, HV=Hv, HV_PAD=triton.next_power_of_2(Hv), D=d, H=together, num_warps=4, **OPTIONS,
+        HK=Hk, HV=Hv, HV_PAD=triton.next_power_of_2(Hv), D=d, H=together, num_warps=4,
     )  # fmt: skip
     return q, k, v, beta, g
 

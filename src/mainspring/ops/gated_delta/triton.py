@@ -27,7 +27,6 @@ from torch import Tensor
 from mainspring.ops import ragged
 from mainspring.ops.gated_delta.triton_chunk import CHUNK, gates, inverse, keys, within
 from mainspring.ops.ragged import CHUNK_ROWS
-from mainspring.ops.triton_launch import OPTIONS, after_previous
 
 SIZES = (16, 32, 64, 128)
 
@@ -35,7 +34,6 @@ SIZES = (16, 32, 64, 128)
 @triton.jit
 def _prepare(q, k, beta, g, chunks, T, P, C, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr):
     """Its outputs lie chunk by chunk: T diag(beta) and P [64, 64], c [64] of each v-head."""
-    after_previous()
     chunk, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     if count == 0:
@@ -71,7 +69,6 @@ def _walk(
     q, k, v, T, P, C, spans, sources, targets, layer, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    after_previous()
     part, h, n = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, length, chunk = tl.load(spans + 3 * n), tl.load(spans + 3 * n + 1), tl.load(spans + 3 * n + 2)
     if length == 0:
@@ -117,7 +114,6 @@ def _fork(
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """One chunk and no state after it: with M = P T diag(beta), o = M V + (diag(e^c) Q - M diag(e^c) K) S."""
-    after_previous()
     n, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
     if count == 0:
@@ -151,7 +147,6 @@ def _fork_long(
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Several chunks: the state goes from one to the next in registers."""
-    after_previous()
     n, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, length = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
     if length == 0:
@@ -197,8 +192,10 @@ class Launch(NamedTuple):
     registers: int | None = None
 
 
-PREPARE, WALK, FORK = Launch(4, 1), Launch(4, 3), Launch(4, 1)
+PREPARE, WALK, FORK = Launch(4, 1, 168), Launch(4, 3), Launch(4, 1)
 WIDE_WALK = Launch(8, 3)
+EXACT_WALK = Launch(4, 1)
+"""Of fp32: a chunk takes twice the shared memory."""
 SLICE, WIDE = 64, 128
 """Columns of a state that a walk's program holds: as few as a tensor core takes, so that programs are many, or, where
 there are so many anyway that each multiprocessor has one, twice as many, so that a chunk is read once."""
@@ -242,14 +239,16 @@ def scan(
     _prepare[places[:2]](
         q, k, beta, g, chunks, solved, inner, sums,
         HK=Hk, HV=Hv, D=dk, EXACT=EXACT,
-        num_warps=PREPARE.warps, num_stages=PREPARE.stages, maxnreg=PREPARE.registers, **OPTIONS,
+        num_warps=PREPARE.warps, num_stages=PREPARE.stages, maxnreg=PREPARE.registers,
     )  # fmt: skip
-    wide = dv >= WIDE and len(spans) * Hv >= WIDE_HEADS if slices is None else dv // slices >= WIDE
-    slices, launch = slices or max(dv // (WIDE if wide else SLICE), 1), WIDE_WALK if wide else WALK
+    half = q.dtype != torch.float32
+    wide = half and dv >= WIDE and len(spans) * Hv >= WIDE_HEADS if slices is None else dv // slices >= WIDE
+    slices = slices or max(dv // (WIDE if wide else SLICE), 1)
+    launch = (WIDE_WALK if wide else WALK) if half else EXACT_WALK
     _walk[(slices, Hv, len(spans))](
         q, k, v, solved, inner, sums, spans, sources, targets, layer, o,
         HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT,
-        num_warps=launch.warps, num_stages=launch.stages, **OPTIONS,
+        num_warps=launch.warps, num_stages=launch.stages,
     )  # fmt: skip
 
 
@@ -276,7 +275,7 @@ def fork(
     kernel, grid = (_fork_long, (len(spans), Hv, dv // BV)) if long else (_fork, (len(spans), Hv))
     kernel[grid](
         q, k, v, beta, g, spans, parents, states, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, EXACT=EXACT, num_warps=FORK.warps, num_stages=FORK.stages, **OPTIONS,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, EXACT=EXACT, num_warps=FORK.warps, num_stages=FORK.stages,
     )  # fmt: skip
 
 

@@ -5,12 +5,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mainspring.ops.triton_launch import OPTIONS, after_previous
-
 
 @triton.jit
 def _label(h, weight, head, rows, ids, out, eps, N: tl.constexpr, WIDE: tl.constexpr):
-    after_previous()
     label = tl.program_id(0)
     i = tl.arange(0, WIDE)
     mask = i < N
@@ -26,5 +23,5 @@ def label_logits(h: Tensor, weight: Tensor, head: Tensor, rows: Tensor, ids: Ten
     N = h.shape[1]
     if len(ids):
         wide = triton.next_power_of_2(N)
-        _label[(len(ids),)](h, weight, head, rows, ids, out, eps, N=N, WIDE=wide, num_warps=4, **OPTIONS)
+        _label[(len(ids),)](h, weight, head, rows, ids, out, eps, N=N, WIDE=wide, num_warps=4)
     return out

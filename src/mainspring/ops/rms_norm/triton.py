@@ -5,14 +5,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mainspring.ops.triton_launch import OPTIONS, after_previous
-
 
 @triton.jit(do_not_specialize=["T"])
 def _add_norm(
     h, y, weight, total, out, T, eps, N: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, ADD: tl.constexpr
 ):
-    after_previous()
     row, i = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
     mask = (row < T)[:, None] & (i < N)[None, :]
     at = row.to(tl.int64)[:, None] * N + i[None, :]
@@ -29,7 +26,6 @@ def _add_norm(
 @triton.jit(do_not_specialize=["rows"])
 def _gated(o, z, stride, weight, out, rows, eps, H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
     """Heads of all rows one after another, BLOCK of them a program."""
-    after_previous()
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = (n < rows)[:, None]
     d = tl.arange(0, D)[None, :]
@@ -50,7 +46,7 @@ def add_rms_norm(h: Tensor, y: Tensor | None, weight: Tensor, eps: float) -> tup
     rows = max(1, 4096 // wide)  # a row a warp where it fits: its sum needs no other warp
     if T:
         _add_norm[(triton.cdiv(T, rows),)](
-            h, total, weight, total, out, T, eps, N=N, WIDE=wide, ROWS=rows, ADD=y is not None, num_warps=4, **OPTIONS
+            h, total, weight, total, out, T, eps, N=N, WIDE=wide, ROWS=rows, ADD=y is not None, num_warps=4
         )
     return total, out
 
@@ -61,6 +57,6 @@ def gated_rms_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> Tensor:
     block = max(1, 4096 // D)
     if T:
         _gated[(triton.cdiv(T * H, block),)](
-            o, z, z.stride(0), weight, out, T * H, eps, H=H, D=D, BLOCK=block, num_warps=4, **OPTIONS
+            o, z, z.stride(0), weight, out, T * H, eps, H=H, D=D, BLOCK=block, num_warps=4
         )
     return out

@@ -4,14 +4,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mainspring.ops.triton_launch import OPTIONS, after_previous
-
 BLOCK = 1024
 
 
 @triton.jit
 def _swiglu(x, out, F, SIZE: tl.constexpr):
-    after_previous()
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
     mask = i < F
@@ -25,5 +22,5 @@ def swiglu(x: Tensor) -> Tensor:
     out = x.new_empty(T, F)
     size = min(BLOCK, triton.next_power_of_2(F))
     if T:
-        _swiglu[(T, triton.cdiv(F, size))](x, out, F, SIZE=size, num_warps=4, **OPTIONS)
+        _swiglu[(T, triton.cdiv(F, size))](x, out, F, SIZE=size, num_warps=4)
     return out
