@@ -410,6 +410,26 @@ def test_what_is_wrong_is_400_by_name(fields: dict[str, Any], param: str) -> Non
     play(scene())
 
 
+@pytest.mark.parametrize("depth", [200, 900, 5000])
+def test_depth_is_refused_or_answered_and_never_a_fault(depth: int) -> None:
+    deep = '{"properties":{"a":' * depth + "{}" + "}}" * depth
+    fields = [
+        '"tools":[{"type":"function","function":{"name":"f","parameters":' + deep + "}}]",
+        '"response_format":{"type":"json_schema","json_schema":{"schema":' + deep + "}}",
+        '"chat_template_kwargs":' + deep,
+        '"metadata":' + deep,
+    ]
+
+    async def scene() -> None:
+        async with served(writer()) as s:
+            for field in fields:
+                body = f'{{"messages":{json.dumps(HI)},{field}}}'.encode()
+                reply = await s.post(PATH, body)
+                assert reply.status in (200, 400), (field[:40], reply.status, reply.body[:300])
+
+    play(scene())
+
+
 def test_null_is_the_same_as_absent_and_unknown_fields_are_ignored() -> None:
     async def scene() -> None:
         names = ["temperature", "top_p", "n", "stop", "stream", "tools", "tool_choice", "logprobs", "seed"]

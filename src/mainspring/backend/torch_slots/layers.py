@@ -74,7 +74,9 @@ def delta_piece(
             taken.append(Snapshot(S, extended[end : end + memory].clone()))
     slot.front(layer).copy_(S)
     slot.conv[layer] = extended[T:]
-    return _delta_out(product, mixer, torch.cat(outputs)[select], z[select]), taken
+    return _delta_out(
+        product, mixer, (outputs[0] if len(outputs) == 1 else torch.cat(outputs))[select], z[select]
+    ), taken
 
 
 def delta_round(product: Product, mixer: Any, x: Tensor, places: Sequence[Place], layer: int) -> Tensor:
@@ -108,7 +110,7 @@ def _heads(c: HybridConfig, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _unit(x: Tensor) -> Tensor:
-    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
 
 
 def _conv_piece(extended: Tensor, weight: Tensor) -> Tensor:
