@@ -10,8 +10,8 @@ With c = cumsum(g) inside a chunk, D_ij = exp(c_i - c_j) for i >= j and T = (I +
 A walk holds S^T in registers for a whole view, so that state and new values are left factors of every product, where
 tensor cores take them from registers: nothing but what was loaded passes through shared memory, and no chunk's state
 through memory. Slices of dv are independent, so how many there are changes the schedule, not the numbers, and nothing
-depends on what else is in the pass. What happens inside a chunk is in `triton_chunk`, what a
-branch does in `triton_fork`.
+depends on what else is in the pass. What happens inside a chunk is in `triton_chunk`, what a branch does in
+`triton_fork`.
 
 Roofline a chunk and v-head of d = 128, half precision: prepare reads 32 KB and writes 16, walk reads 64 and writes 16;
 13 MFLOP. T V and T K, which others keep instead of T, would be 24 KB more to write and to read again.
