@@ -105,9 +105,7 @@ class Side:
 
             return Arm(name, counted, sync=torch.cuda.synchronize)
 
-        passes = (
-            SHORT_PASSES if p.view_rows + p.branch_rows <= GRAPH_ROWS else 1
-        )  # peers take longer
+        passes = SHORT_PASSES if p.view_rows + p.branch_rows <= GRAPH_ROWS else 1  # peers take longer
         arms = [arm("mainspring", lambda: self.backend.score_pass(work), p.tokens, passes)]
         if self.two_phase is not None and not p.cached:
             arms.append(arm("two-phase", lambda: self.two_phase.score(work), p.tokens))
