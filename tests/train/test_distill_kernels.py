@@ -19,7 +19,7 @@ PLACES = (0, 1, KEYS - 1, KEYS, KEYS + 1, 2 * KEYS + 2, CAPACITY - 1)
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Teacher:
     path = tmp_path_factory.mktemp("kernels") / "tiny.gguf"
-    write_tiny_gguf(path)
+    write_tiny_gguf(path, heads=2, kv_heads=1)  # heads wide enough for the tensor units
     return Teacher(read_gguf(path)).to(DEVICE)
 
 
