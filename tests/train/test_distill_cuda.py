@@ -24,14 +24,14 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs are recorded on CUDA devices"),
 ]
 SHAPE = WriterShape(64, 64, 4, num_attention_heads=2, num_key_value_heads=1, linear_heads=2, context=256)
-WRITING = Writing(chats=400, invented=0.3, per_shard=200, rows=64, capacity=64, share=0.0, follow=0.1)
+WRITING = Writing(chats=4000, invented=0.3, per_shard=2000, rows=64, capacity=64, share=0.0, follow=0.1)
 TRAINING = Distilling(epochs=6.0, tokens=2048, warmup=5, view_tokens=96, looks=3, look_chats=16)
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> DistillConfig:
     folder = tmp_path_factory.mktemp("writer")
-    write_tiny_gguf(folder / "tiny.gguf")
+    write_tiny_gguf(folder / "tiny.gguf", heads=2, kv_heads=1)  # heads wide enough for the tensor units
     return DistillConfig(
         folder / "run", folder / "tiny.gguf", write_tiny_sources(folder / "sources"), SHAPE, WRITING, TRAINING
     )

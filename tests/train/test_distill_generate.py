@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,7 +29,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     source = read_gguf(folder / "tiny.gguf")
     sources = write_tiny_sources(folder / "sources")
     tokenizer = Tokenizer.load(sources / "smollm2", fast=False)
-    return Teacher(source), Vocabulary.of(source, tokenizer), teacher_tokenizer(source), sources
+    v = Vocabulary.of(source, tokenizer)
+    # It writes at random, and program text would be left out: hardly anything would stay.
+    plain = [name.isascii() or name.lstrip("\u0120").isascii() for name in source.fields["tokenizer.ggml.tokens"]]
+    v = dataclasses.replace(v, english=v.english | np.array(plain))
+    return Teacher(source), v, teacher_tokenizer(source), sources
 
 
 def starts_of(made: Made, *texts: str) -> list[tuple[tuple[Turn, ...], int]]:
@@ -59,7 +64,7 @@ def test_greedy_rows_equal_a_plain_loop_whatever_the_company(made: Made) -> None
 def test_the_same_seed_writes_the_same(made: Made) -> None:
     teacher, v, _, _ = made
     drawn = dataclasses.replace(GREEDY, least=0.05, follow=0.5)
-    asked = [*starts_of(made, *QUESTIONS), *[((), TRAIN)] * 20]
+    asked = [*starts_of(made, *QUESTIONS), *[((), TRAIN)] * 80]
     first, again, other = (Streams(teacher, v, drawn, ()).write(asked, seed) for seed in (1, 1, 2))
     assert first == again
     assert first != other
@@ -88,6 +93,19 @@ def test_a_prompt_without_room_for_an_answer_is_left_out(made: Made) -> None:
     assert Streams(teacher, v, GREEDY, ()).write([*long, *starts_of(made, *QUESTIONS[:4])], 0) == Streams(
         teacher, v, GREEDY, ()
     ).write(starts_of(made, *QUESTIONS[:4]), 0)
+
+
+def test_what_goes_on_too_long_is_cut_at_its_own_limit_and_left_out(made: Made) -> None:
+    """Rows are freed at the limit: fewer steps than with room to go on, and the same texts but the longer ones."""
+    teacher, v, _, _ = made
+    asked = starts_of(made, *QUESTIONS)
+    free = Streams(teacher, v, GREEDY, ())
+    limited = Streams(teacher, v, dataclasses.replace(GREEDY, most_answered=6), ())
+    whole, found = free.write(asked, 0), limited.write(asked, 0)
+    short = [chat for chat in whole if len(chat.turns[1].tokens) <= 6]
+    assert 0 < len(short) < len(whole)
+    assert sorted(chat.turns[0].tokens for chat in found) == sorted(chat.turns[0].tokens for chat in short)
+    assert limited.steps < free.steps
 
 
 def test_sampling_keeps_to_what_is_likely_enough() -> None:

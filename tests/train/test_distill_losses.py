@@ -1,5 +1,6 @@
 """Losses against a plain computation one token at a time; rounding is what storing does; first weights fit."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from mainspring.model.hybrid import Projections
 from mainspring.model.quantised import in_groups, quantise_groups, widen_groups
 from mainspring.text.tokenizer import Tokenizer
+from mainspring.train.distill import losses, triton
 from mainspring.train.distill.config import WriterShape
 from mainspring.train.distill.corpus import Corpus
 from mainspring.train.distill.generate import Chat
@@ -21,6 +23,7 @@ from mainspring.train.distill.vocabulary import Marginal, Turn, Vocabulary, teac
 from mainspring.train.gguf import read_gguf
 from mainspring.train.network import text_states
 from support.gguf import write_tiny_gguf, write_tiny_sources
+from support.kernels import ACCURATE, DEVICE, error
 
 SHAPE = WriterShape(64, 64, 2, 2, num_attention_heads=2, num_key_value_heads=1, linear_heads=2, context=256)
 
@@ -112,6 +115,25 @@ def test_losses_equal_a_plain_computation(rig: Rig) -> None:
     assert float(found.text) == pytest.approx(sums["text"] / total, rel=1e-4)
     assert float(found.ahead) == pytest.approx(sums["ahead"] / further, rel=1e-4)
     assert float(found.states) == pytest.approx(sums["states"] / stood, rel=1e-4)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="on a GPU the rig lies on the CPU: test_distill_cuda compares there")
+def test_fused_lessons_are_the_plain_ones_with_their_gradients(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the interpreter where there is no GPU; small pieces and rounds, so that there are several."""
+    monkeypatch.setattr(losses, "PIECE_TOKENS", 40)
+    monkeypatch.setattr(triton, "WORDS", 256)
+    fused = dataclasses.replace(rig.lessons)
+    object.__setattr__(fused, "_spoken", fused._fused)
+    found = []
+    for lessons in (rig.lessons, fused):
+        student = rig.student()
+        sums = lessons(student, rig.texts)
+        (sums.divergence + 0.5 * sums.states + 0.3 * sums.ahead).backward()
+        found.append((torch.stack(list(sums)).detach(), {n: p.grad for n, p in student.named_parameters()}))
+    (plain, wanted), (other, got) = found
+    assert error(other, plain) < 10 * ACCURATE
+    for name, grad in wanted.items():
+        assert error(got[name], grad) < 100 * ACCURATE, name
 
 
 def test_gradients_reach_every_parameter_and_drafts_leave_the_trunk_alone(rig: Rig) -> None:

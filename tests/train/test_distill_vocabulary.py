@@ -88,11 +88,12 @@ def test_probabilities_go_to_the_first_piece_and_the_end_to_the_end(made: Made) 
     assert expected[:, v.end].min() > 0
 
 
-def test_english_leaves_other_scripts_out(made: Made) -> None:
+def test_english_leaves_other_scripts_and_program_text_out(made: Made) -> None:
     v, teacher, _ = made
     for text in ("Plain words, and \u201cquotes\u201d\u2026\n", "1 + 1 = 2"):
         assert all(v.english[token] for token in teacher.encode_text(text)), text
-    assert not all(v.english[token] for token in teacher.encode_text("\u0416\u0416"))
+    for text in ("\u0416\u0416", "`x`", "{", "a_b"):
+        assert not all(v.english[token] for token in teacher.encode_text(text)), text
 
 
 def test_a_vocabulary_that_is_no_cut_is_refused(made: Made, tmp_path: Path) -> None:

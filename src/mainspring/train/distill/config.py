@@ -27,17 +27,18 @@ class WriterShape:
     num_key_value_heads: int = 2
     linear_heads: int = 6
     context: int = 2048  # positions
-    from_layers: bool = True  # whether layers start from the teacher's; embeddings do in any case
+    from_layers: bool = False  # whether layers start from the teacher's; embeddings do in any case
 
 
 @dataclass(frozen=True)
 class Writing:
-    chats: int = 400_000  # asked for; about six in ten are kept
+    chats: int = 600_000  # asked for; about five in ten are kept
     invented: float = 0.6  # share of them whose prompt the teacher writes too
-    per_shard: int = 20_000
-    rows: int = 2048  # texts at once
+    per_shard: int = 100_000  # a shard ends with rows that idle
+    rows: int = 4096  # texts at once: 37 GB of keys and values
     capacity: int = 384  # teacher tokens of a chat with everything
     most_asked: int = 60  # tokens of a prompt the teacher wrote
+    most_answered: int = 208  # tokens of an answer
     follow: float = 0.15  # share of replies that get a second question
     temperature: float = 0.8
     least: float = 0.05  # of the likeliest token's probability
@@ -50,7 +51,8 @@ class Writing:
 class Distilling(Pace):
     epochs: float = 4.0
     tokens: int = 32_768
-    rate: float = 2e-3
+    rate: float = 4e-3
+    warmup: int = 100
     muon: bool = True
     keep_best: bool = True
     average: float = 0.998
@@ -102,6 +104,8 @@ def _check(config: DistillConfig) -> None:
         ("writing.per_shard", w.per_shard, 1, 1_000_000),
         ("writing.rows", w.rows, 1, 65_536),
         ("writing.capacity", w.capacity, 32, 8192),
+        ("writing.most_asked", w.most_asked, 4, 8192),
+        ("writing.most_answered", w.most_answered, 4, 8192),
         ("writing.invented", w.invented, 0, 1),
         ("writing.temperature", w.temperature, 0.01, 10),
         ("writing.least", w.least, 0, 1),

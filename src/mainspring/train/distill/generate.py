@@ -7,7 +7,7 @@ finished rows and refills them. The order of texts, and on a CPU their tokens, f
 
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,7 +38,8 @@ class _Job:
 
 
 class Streams:
-    """`Writing.rows` texts at once, none longer than `Writing.capacity` teacher tokens with its prompt."""
+    """`Writing.rows` texts at once, none longer than `Writing.capacity` teacher tokens with its prompt; questions and
+    answers that go on beyond their own limits are cut, and left out."""
 
     def __init__(self, teacher: Teacher, vocabulary: Vocabulary, writing: Writing, hidden: Sequence[Turn]) -> None:
         self.teacher, self.vocabulary, self.writing, self.hidden = teacher, vocabulary, writing, tuple(hidden)
@@ -47,9 +48,11 @@ class Streams:
         self.text = torch.zeros(B, S, dtype=torch.long, device=device)  # forced tokens, then written ones
         self.forced = torch.ones(B, dtype=torch.long, device=device)
         self.place = torch.full((B,), S - 1, dtype=torch.long, device=device)  # at the end: idle
+        self.limit = torch.full((B,), S - 1, dtype=torch.long, device=device)  # place at which a row is cut
         self.done = torch.ones(B, dtype=torch.bool, device=device)
         self.row = torch.arange(B, device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.following = _following(teacher, writing)
         self.steps = self.written = self.kept = 0
 
     def write(self, starts: Iterable[tuple[tuple[Turn, ...], int]], seed: int) -> list[Chat]:
@@ -77,11 +80,11 @@ class Streams:
         if not rows:
             return []
         where = torch.tensor(rows, device=self.text.device)
-        texts, places = self.text[where].tolist(), self.place[where].tolist()
+        texts, places = self.text[where].cpu().numpy(), self.place[where].tolist()
         found = []
         for row, text, place in zip(rows, texts, places, strict=True):
             job = running.pop(row)
-            found.append((job, text[len(job.forced) : place + 1]))
+            found.append((job, text[len(job.forced) : place + 1].tolist()))
             self.written += len(found[-1][1])
         return found
 
@@ -109,7 +112,14 @@ class Streams:
         padded = torch.tensor([[*text, *[0] * (width - len(text))] for text in texts], device=device)
         self.text[where, :width] = padded
         self.forced[where] = torch.tensor([len(text) for text in texts], device=device)
+        limits = [
+            min(len(running[row].forced) + self._most(running[row].role), self.writing.capacity - 1) for row in rows
+        ]
+        self.limit[where] = torch.tensor(limits, device=device)
         self.place[where], self.done[where] = 0, False
+
+    def _most(self, role: str) -> int:
+        return self.writing.most_asked if role == "user" else self.writing.most_answered
 
     def _take(
         self, job: _Job, tokens: list[int], found: list[Chat], waiting: "deque[_Job]", rng: random.Random
@@ -131,7 +141,7 @@ class Streams:
         if any(self.vocabulary.first[t] < 0 or not self.vocabulary.english[t] for t in tokens):
             return False
         if role == "user":
-            return LEAST_TOKENS <= len(tokens) <= self.writing.most_asked
+            return len(tokens) >= LEAST_TOKENS
         return len(tokens) >= LEAST_TOKENS and distinct(tokens) >= DISTINCT
 
     def _advance(self) -> None:
@@ -152,7 +162,7 @@ class Streams:
         last = self.writing.capacity - 1
         tokens = self.text.gather(1, self.place[:, None])[:, 0]
         following = (self.place + 1).clamp(max=last)
-        chosen = sample(self.teacher.step(tokens, self.place, self.cache), self.writing)
+        chosen = self.following(tokens, self.place, self.cache)
         known = self.text.gather(1, following[:, None])[:, 0]
         new = torch.where(following < self.forced, known, chosen)
         new = torch.where(self.done, known, new)
@@ -160,7 +170,16 @@ class Streams:
         moved = ~self.done
         self.place.copy_(torch.where(moved, following, self.place))
         own = following >= self.forced
-        self.done |= moved & ((own & (new == self.vocabulary.close[0])) | (following == last))
+        self.done |= moved & ((own & (new == self.vocabulary.close[0])) | (following >= self.limit))
+
+
+def _following(teacher: Teacher, writing: Writing) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """(tokens, places, cache) -> tokens."""
+    if teacher.embed.is_cuda:
+        from mainspring.train.distill.fused import Steps
+
+        return Steps(teacher, writing)
+    return lambda tokens, places, cache: sample(teacher.step(tokens, places, cache), writing)
 
 
 def sample(logits: Tensor, writing: Writing) -> Tensor:

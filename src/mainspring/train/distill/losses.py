@@ -5,7 +5,9 @@ same student token; inside a teacher token the next piece is. Losses are sums ov
 of weights.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -51,24 +53,46 @@ class Lessons:
     taps: tuple[int, ...]  # one a student layer
 
     def __call__(self, student: Student, texts: Texts, *, drafts: bool = True) -> Sums:
-        above, states = self.teacher(texts.teacher, self.taps)
-        at = texts.places.clamp(min=0)
+        above, states = self._read(texts.teacher)
         embedding = student.embedding()
         own = text_states(student.model, embedding, texts.student, texts.lengths)
         rows = student.model.norm(own[-1].float())
         ahead = self._drafted(student, embedding, texts, rows.detach()) if drafts else rows
-        size = max(1, PIECE_TOKENS // texts.student.shape[1])
-        sums = torch.zeros(4, device=rows.device)
-        for start in range(0, len(rows), size):
-            part = slice(start, start + size)
-            target = self._target(_taken(above[part], at[part]), Texts(*(x[part] for x in texts)))
-            sums = sums + _divergences(
-                rows[part], ahead[part], embedding, target, texts.student[part], texts.weight[part]
-            )
+        sums = (self._fused if rows.is_cuda else self._spoken)(rows, ahead, embedding, above, texts)
         total, further = texts.weight.sum().clamp(min=1e-6), texts.weight[:, 1:].sum().clamp(min=1e-6)
         return Sums(
             sums[0] / total, self._states(states, own, texts), sums[1] / further, sums[2] / further, sums[3] / total
         )
+
+    @cached_property
+    def _read(self) -> Callable[[Tensor], tuple[Tensor, list[Tensor]]]:
+        """The teacher's rows and tapped states of texts."""
+        if not self.teacher.embed.is_cuda:
+            return lambda tokens: self.teacher(tokens, self.taps)
+        from mainspring.train.distill.fused import Quick
+
+        quick = Quick(self.teacher)
+        return lambda tokens: quick(tokens, self.taps)
+
+    def _spoken(self, rows: Tensor, ahead: Tensor, embedding: Tensor, above: Tensor, texts: Texts) -> Tensor:
+        """Sums by weight [4], as `_divergences` gives them."""
+        at, sums = texts.places.clamp(min=0), torch.zeros(4, device=rows.device)
+        for part in _pieces(texts):
+            target = self._target(_taken(above[part], at[part]), Texts(*(x[part] for x in texts)))
+            sums = sums + _divergences(
+                rows[part], ahead[part], embedding, target, texts.student[part], texts.weight[part]
+            )
+        return sums
+
+    def _fused(self, rows: Tensor, ahead: Tensor, embedding: Tensor, above: Tensor, texts: Texts) -> Tensor:
+        from mainspring.train.distill.fused import spoken
+
+        head = self.teacher.embed if self.teacher.head is None else self.teacher.head
+        first = torch.where(self.marginal.known, self.marginal.first, -1).to(torch.int32)
+        size = _pieces(texts)[0].stop
+        return spoken(
+            rows, ahead, embedding, above, head, first, texts.student, texts.places, texts.weight, size
+        )  # fmt: skip
 
     @torch.no_grad()
     def _target(self, above: Tensor, texts: Texts) -> Tensor:
@@ -111,6 +135,12 @@ def _divergences(
     text = -spoken[:, :-1].gather(-1, tokens[:, 1:, None])[..., 0]
     pairs = ((divergence, weight), (further, weight[:, 1:]), (agree, weight[:, 1:]), (text, weight[:, :-1]))
     return torch.stack([(value * by).sum() for value, by in pairs])
+
+
+def _pieces(texts: Texts) -> list[slice]:
+    """Of the texts, of about PIECE_TOKENS tokens each."""
+    size = max(1, PIECE_TOKENS // texts.student.shape[1])
+    return [slice(start, start + size) for start in range(0, len(texts.student), size)]
 
 
 def _taken(rows: Tensor, at: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ NONE = -1
 ROLES = ("system", "user", "assistant")
 CONTROL_KIND = 3  # of `tokenizer.ggml.token_type`
 _BEYOND_ASCII = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026"  # that English text has too
+_CODE = "`{}<>\\|^~_"  # what program text has and plain English has not
 OPEN, CLOSE = "<|im_start|>", "<|im_end|>"
 
 
@@ -78,7 +79,11 @@ class Vocabulary:
         if empty:
             raise ValueError(f"the student's vocabulary has no tokens for {empty[0]!r} ({len(empty)} like it)")
         marks = {_as_bytes(byte) for byte in _BEYOND_ASCII.encode()}
-        allowed = {*map(chr, range(33, 127)), *(_as_bytes(byte) for byte in b" \n\t"), *marks}
+        allowed = {
+            *(c for c in map(chr, range(33, 127)) if c not in _CODE),
+            *(_as_bytes(byte) for byte in b" \n\t"),
+            *marks,
+        }
         end = tokenizer.control["<|end|>"]
         first = np.array([run[0] if run else NONE for run in pieces], np.int32)
         first[ids[CLOSE]] = end
