@@ -2,7 +2,7 @@
 
 Whole processes as in `bench/gateway.py`, `mainspring serve` with one null node of known speed that is stopped for 1 s
 of every 10. First the caches of fixed size are filled, the one of earlier turns to its 64 MiB: only then does flat
-memory mean anything. Then, for `--minutes`, requests come at twice the rate that the node answers on average. The
+memory mean anything. Then, for `--minutes`, requests come at over twice the rate that the node answers on average. The
 router takes in nothing that it can't answer by its forecast, which leaves out higher classes that have yet to come: so
 nearly half of the requests are of class interactive and overtake the others, which have deadlines of 5 to 7 s, are
 taken in and expire in the queue. A fifth mean to hang up after up to 2 s, wherever they are then. When all is quiet it
@@ -86,7 +86,7 @@ def heard_by_status(report: LoadReport) -> dict[int, int]:
 @click.command(help=__doc__)
 @click.option("--minutes", type=click.FloatRange(0.5), default=20.0, show_default=True)
 @click.option("--tokens", type=click.IntRange(16), default=3000, show_default=True)
-@click.option("--times", type=click.FloatRange(0.1), default=2.0, show_default=True, help="Of the node's capacity.")
+@click.option("--times", type=click.FloatRange(0.1), default=2.2, show_default=True, help="Of the node's capacity.")
 @click.option("--growth", type=float, default=4.0, show_default=True, help="MiB that count as flat.")
 @click.option("--expired", type=float, default=0.3, show_default=True, help="Share of the requests.")
 @click.option("--left", type=float, default=0.1, show_default=True, help="Share of the requests.")
