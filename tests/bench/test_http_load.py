@@ -51,6 +51,13 @@ def test_half_came_before_and_never_the_whole() -> None:
         seen |= set(turns)
 
 
+def test_turns_come_again_in_their_own_lane_only() -> None:
+    turns = [set(turns_of(body)) for body in islice(Traffic(Shape(tokens=2000, lanes=2)), 12)]
+    across = [turns[a] & turns[b] for a in range(12) for b in range(a) if (a - b) % 2]
+    assert not any(across)
+    assert all(any(turns[n] & turns[m] for m in range(n % 2, n, 2)) for n in range(2, 12))
+
+
 def test_cold_bodies_share_nothing() -> None:
     bodies = list(islice(Traffic(Shape(tokens=2000, share=0.0, fresh_behaviors=True)), 30))
     turns = [turn for body in bodies for turn in turns_of(body)]

@@ -87,14 +87,15 @@ class Sender:
         return self.endings
 
     def _send(self, body: bytes, at_s: float, began_s: float) -> None:
+        url = next(self._urls)  # here, so that the nth body goes to the nth address whatever becomes of the others
         if len(self._open) >= self.target.most_open:
             self.endings.add(Ending(at_s, 0.0, 0.0, 0, "not_sent"))
             return
-        task = asyncio.get_running_loop().create_task(self._ask(body, at_s, began_s))
+        task = asyncio.get_running_loop().create_task(self._ask(url, body, at_s, began_s))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _ask(self, body: bytes, at_s: float, began_s: float) -> None:
+    async def _ask(self, url: str, body: bytes, at_s: float, began_s: float) -> None:
         target, headers = self.target, self._headers
         late_s = self._now_s() - began_s - at_s
         if target.second and self._chance.random() < target.second:
@@ -106,7 +107,7 @@ class Sender:
         status, reason, timing, predicted = 0, "", "", ""
         try:
             async with asyncio.timeout(self._chance.uniform(*target.patience_s) if leaves else None):
-                async with self._session.post(next(self._urls), data=body, headers=headers) as response:
+                async with self._session.post(url, data=body, headers=headers) as response:
                     told = await response.read()
                     status = response.status
                     timing = response.headers.get("server-timing", "")

@@ -7,7 +7,7 @@ no definition was seen before. The same seed gives the same bodies.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import msgspec
@@ -45,12 +45,15 @@ class Shape(Struct, frozen=True, kw_only=True):
     share: float = 0.5
     fresh_behaviors: bool = False
     model: str = ""
+    lanes: int = 1
+    """Requests go round the lanes, and turns come again within theirs: as behind a balancer that hashes conversations."""
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
             ("tokens", self.tokens, 16, 1_000_000),
             ("behaviors", self.behaviors, 1, 100_000),
             ("share", self.share, 0.0, 0.95),
+            ("lanes", self.lanes, 1, 64),
         ):
             if not low <= value <= high:
                 raise ValueError(f"{name} is {value}, from {low} to {high} are possible")
@@ -73,7 +76,7 @@ class Traffic:
         self._rng = np.random.default_rng(seed)
         self._phrases = self._drawn()
         self._number = self._identifier = 0
-        self._halves: deque[list[bytes]] = deque(maxlen=KEPT_HALVES)
+        self._lanes: list[deque[list[bytes]]] = [deque(maxlen=KEPT_HALVES) for _ in range(shape.lanes)]
         self._old_turns = 2 * round(shape.tokens * shape.share / TURN_TOKENS / 2)
         new_tokens = shape.tokens - self._old_turns * TURN_TOKENS
         self._new_turns = max(1, round(new_tokens / TURN_TOKENS / 2)) * 2
@@ -85,23 +88,24 @@ class Traffic:
         return self
 
     def __next__(self) -> bytes:
+        halves = self._lanes[self._number % self.shape.lanes]
         self._number += 1
-        old = self._old()
+        old = self._old(halves)
         texts = [self._text() for _ in range(self._new_turns)]
         new = [_turn(index, text) for index, text in enumerate(texts)]
         if self.shape.share:
-            self._halves.append(new)
+            halves.append(new)
         return b"".join((
             b"{", self._model, b'"span":{"input":[', b",".join([*old, *new[:-1]]), b'],"output":', new[-1],
             b'},"behaviors":', self._behaviors or self._asked(f" Case {self._seed}-{self._number}."), b"}",
         ))  # fmt: skip
 
-    def _old(self) -> list[bytes]:
+    def _old(self, halves: Sequence[list[bytes]]) -> list[bytes]:
         """Turns of earlier requests; of the first request they are new too."""
         turns: list[bytes] = []
         while len(turns) < self._old_turns:
-            if self._halves:
-                turns += self._halves[int(self._rng.integers(len(self._halves)))]
+            if halves:
+                turns += halves[int(self._rng.integers(len(halves)))]
             else:
                 turns += [_turn(index, self._text()) for index in range(self._new_turns)]
         return turns[: self._old_turns]
