@@ -46,7 +46,7 @@ class Shape(Struct, frozen=True, kw_only=True):
     fresh_behaviors: bool = False
     model: str = ""
     lanes: int = 1
-    """Requests go round the lanes, and turns come again within theirs: as behind a balancer that hashes conversations."""
+    """Requests go round them, and turns come again within theirs: as behind a balancer that hashes conversations."""
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
