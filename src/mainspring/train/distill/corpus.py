@@ -111,7 +111,7 @@ def _kept(part: Ragged, rows: Array) -> Ragged:
 
 
 def _widths(lengths: Array) -> Array:
-    """Of the padded arrays. Each width is a recorded step of its own, and every padded token costs what a real one does;
-    below 64 tokens' steps a narrower grid gains little, as the recurrence runs in chunks of 64."""
+    """Of the padded arrays. Each is a recorded step of its own, and a padded token costs what a real one does; on a
+    finer grid the recurrence, which runs in chunks of 64, would gain nothing."""
     found: Array = -(-lengths // WIDTH) * WIDTH
     return found
