@@ -37,7 +37,7 @@ CASES = {  # (shape, pass, what must hold and the aim: k request tokens/s, or ms
 }
 GROUPS = (  # kernel names to what they are, first match
     ("_prepare", "scan: prepare"), ("_walk", "scan: walk"), ("_fork", "fork"), ("_attend", "attention"),
-    ("_join", "attention: join"), ("_delta_inputs", "conv, norms, gates"), ("_keys_values", "keys"),
+    ("_join", "attention: join"), ("_delta_inputs", "conv, norms, gates"), ("_inputs", "queries, keys"),
     ("_queries", "queries"), ("_gated", "gated norm"), ("_add_norm", "residual, norm"), ("_swiglu", "swiglu"),
     ("_label", "labels"), ("nvjet", "products"), ("gemm", "products"), ("cutlass", "products"),
     ("splitK", "products"), ("Memcpy", "copies"),

@@ -14,7 +14,6 @@ from mainspring.backend.cuda.memory import LEAST_ROWS, MOST_ROWS, bytes_a_row, p
 from mainspring.backend.protocol import PackedPass, open_backend
 from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
-from mainspring.ops.gated_delta.triton import slices_of
 from support.kernels import DEVICE
 from support.models import random_tokens, tiny_config, tiny_model
 from support.passes import one_pass
@@ -80,7 +79,7 @@ def test_padding_to_a_bucket_changes_nothing(poison: float, monkeypatch: pytest.
     """What graphs run on: more rows, views, branches, chunks and items than the pass has. Nobody writes the outputs of
     padded rows, and whatever was there before stays in those rows."""
     device = backend()
-    device._runner.run = lambda job: device._runner.launch(job, grown(job, device._network.grid))
+    device._runner.run = lambda job: device._runner.launch(job, grown(job, device._network.grid(job)))
     monkeypatch.setattr(torch, "empty_like", lambda x: torch.full_like(x, poison))
     with np.errstate(all="ignore"):
         got = device.score_pass(mixed()).logits
@@ -88,7 +87,7 @@ def test_padding_to_a_bucket_changes_nothing(poison: float, monkeypatch: pytest.
 
 
 def grown(job: Job, grid: Grid) -> Shape:
-    shape = bucketed(exact(job, grid), grid)
+    shape = bucketed(exact(job, grid))
     assert shape.rows > job.rows
     assert shape.views > len(job.states)
     return shape
@@ -219,9 +218,9 @@ def test_buckets_are_few() -> None:
             [np.zeros(view, np.int64)], [None], tokens, lengths, np.zeros(8, np.int64), none, np.zeros(8, np.int64)
         )
         shape = exact(job, grid)
-        large = bucketed(shape, grid)
-        assert all(a >= b for a, b in zip(large, shape, strict=True))
-        assert buffer_bytes(large, grid) < 40 * large.rows + 20_000
+        large = bucketed(shape)
+        assert all(a >= b for a, b in zip(large[:-1], shape[:-1], strict=True))
+        assert buffer_bytes(large) < 40 * large.rows + 20_000
         shapes.add(large)
     assert len(shapes) < 40
 
@@ -229,24 +228,39 @@ def test_buckets_are_few() -> None:
 @pytest.mark.parametrize("rows", [1, 7, 64, 333])
 def test_every_table_is_aligned(rows: int) -> None:
     """Of pointers, kernels know only whether they are multiples of 16; one that is not means another compilation."""
-    shape = Shape(rows, rows + 1, 3, 5, 7, 9, 3, 5, 3, 1, 1, long=False)
+    shape = Shape(rows, rows + 1, 3, 5, 7, 9, 3, 5, 3, 1, 1, long=False, split=False, grid=Grid(32, 64, 16, 64, 3))
     ends = 0
-    for _, _, begin, end in fields(shape, Grid(32, 64, 16, 64, 3)):
+    for _, _, begin, end in fields(shape):
         assert begin % 16 == 0
         assert begin >= ends
         ends = end
 
 
 def test_warming_up_meets_every_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the walk's slices, by the number of views, and of the fork, by the length of branches."""
-    device, jobs = backend(), []
-    monkeypatch.setattr(device._runner, "launch", lambda job, _: jobs.append(job))
+    """Of the fork, by the length of branches, and of attention, by that of views."""
+    device, shapes = backend(), []
+    monkeypatch.setattr(device._runner, "launch", lambda _, shape: shapes.append(shape))
     device.warm()
-    heads = device._network.heads
-    met = {slices_of(len(job.states) * heads.values, heads.size) for job in jobs}
-    assert met == {slices_of(views * heads.values, heads.size) for views in range(1, 5000)}
-    assert len(met) > 1
-    assert {exact(job, device._network.grid).long for job in jobs} == {False, True}
+    assert {shape.long for shape in shapes} == {False, True}
+    network = device._network
+    assert {(shape.grid, shape.split) for shape in shapes} == {
+        (network.small, False), (network.large, False), (network.large, True),
+    }  # fmt: skip
+    assert all(shape.view_rows and shape.branch_rows for shape in shapes)
+
+
+@pytest.mark.parametrize("rows", [40, 2500])
+def test_attention_is_cut_by_what_there_is(rows: int) -> None:
+    """Many rows, and few on short views, go in other tiles; both equal the naive way."""
+    device = backend()
+    views = [random_tokens(n, rows // 2).tolist() for n in range(2)]
+    branch = random_tokens(9, 5).tolist()
+    job_grids = []
+    run = device._runner.run
+    device._runner.run = lambda job: job_grids.append(device._network.grid(job)) or run(job)
+    got = device.score_pass(one_pass(views, [branch], [[1, 2]], parents=[1])).logits
+    assert job_grids == [device._network.small if rows < 2000 else device._network.large]
+    assert np.abs(got - naive(views[1], branch, [1, 2])).max() < CLOSE
 
 
 def test_shapes_without_a_kernel_are_refused() -> None:

@@ -55,7 +55,7 @@ def test_a_branch_is_the_same_in_any_company() -> None:
 
 @pytest.mark.parametrize(("D", "ratio"), [(64, 2), (256, 3)])
 def test_views_are_causal_gated_and_go_on_from_their_past(D: int, ratio: int) -> None:
-    tiling, lengths, positions = kernels.view_tiling(D), [130, 1, 90], [0, 5, 70]
+    tiling, lengths, positions = kernels.tilings(D)[0], [130, 1, 90], [0, 5, 70]
     q, _, _ = rows(6, lengths, D, ratio)
     gate = randn(9, len(q), 2 * ratio, 2 * D)
     stores = [randn(20 + n, n + p, 2, 2, D) for n, p in zip(lengths, positions, strict=True)]
@@ -79,7 +79,7 @@ def test_splits_follow_from_the_length_alone() -> None:
     alone, _ = tiles.branch_items([10], [5000], first, last, rows=16, block=64)
     crowd, _ = tiles.branch_items([60, 10, 30], [9, 5000, 70_000], first, last, rows=16, block=64)
     assert alone[:, 3:6].tolist() == crowd[crowd[:, 2] == 1][:, 3:6].tolist() == [
-        [0, 2048, 2048], [2048, 4096, 4096], [4096, 4992, 5000],
+        [0, 1408, 1408], [1408, 2816, 2816], [2816, 4224, 4224], [4224, 4992, 5000],
     ]  # fmt: skip
     most = crowd[crowd[:, 2] == 2]
     assert most[:, 8].max() == tiles.MAX_SPLITS

@@ -8,6 +8,7 @@ from mainspring.ops.delta_inputs import reference as plain_delta
 from mainspring.ops.delta_inputs import triton as delta
 from mainspring.ops.label_logits import reference as plain_labels
 from mainspring.ops.label_logits import triton as labels
+from mainspring.ops.linear import triton as products
 from mainspring.ops.rms_norm import reference as plain_norm
 from mainspring.ops.rms_norm import triton as norm
 from mainspring.ops.swiglu import reference as plain_swiglu
@@ -72,3 +73,17 @@ def test_label_logits() -> None:
     rows, ids = (torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in ([0, 0, 8, 3], [5, 299, 0, 5]))
     args = (h, w, head, rows, ids, 1e-6)
     assert error(labels.label_logits(*args), plain_labels.label_logits(*args)) < ACCURATE
+
+
+@pytest.mark.parametrize(("rows", "inner", "outputs"), [(513, 64, 100), (640, 192, 64)])
+def test_products_with_few_outputs(rows: int, inner: int, outputs: int) -> None:
+    x, w = randn(0, rows, inner), randn(1, outputs, inner)
+    assert products.suits(x, w)
+    assert error(products.linear(x, w), x.double() @ w.double().T) < ACCURATE
+
+
+def test_other_products_are_the_library_s() -> None:
+    w = randn(1, 64, 64)
+    assert not any(products.suits(randn(0, rows, 64), w) for rows in (0, 512, 1025))
+    assert not products.suits(randn(0, 600, 48), randn(1, 64, 48))
+    assert not products.suits(randn(0, 600, 64), randn(1, 1025, 64))

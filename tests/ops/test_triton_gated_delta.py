@@ -56,22 +56,22 @@ def test_half_precision(dtype: torch.dtype, keep: bool) -> None:
     assert error(got, wanted(inputs, initial, **where)[0]) < bound
 
 
-def test_slices_change_no_bit() -> None:
-    """How many programs share a view depends on what else is in the pass; the numbers must not."""
-    inputs, _ = case(6, [100])
-    made = {}
-    for slices in (1, 2, 4):
-        o, final = torch.empty_like(inputs[2]), randn(0, 2, 64, 64)
-        table = {
-            "chunks": torch.tensor([[0, 64], [64, 36]], dtype=torch.int32, device=DEVICE),
-            "spans": torch.tensor([[0, 100, 0]], dtype=torch.int32, device=DEVICE),
-            "sources": torch.zeros(1, 2, dtype=torch.long, device=DEVICE),
-            "targets": torch.tensor([[final.data_ptr(), 0]], device=DEVICE),
-        }
-        kernels.scan(*inputs, o, **table, slices=slices)
-        made[slices] = o, final
-    for slices in (2, 4):
-        assert all(torch.equal(a, b) for a, b in zip(made[slices], made[1], strict=True))
+def test_company_changes_no_bit() -> None:
+    """What else is in a pass may move a view's rows and programs; the numbers must not."""
+    inputs, _ = case(6, [70, 100])
+    alone, final = kernels.gated_delta(*(x[70:] for x in inputs), lengths=[100], parents=[-1], initial=None, keep=True)
+    both, finals = kernels.gated_delta(*inputs, lengths=[70, 100], parents=[-1, -1], initial=None, keep=True)
+    assert torch.equal(both[70:], alone)
+    assert torch.equal(finals[1], final[0])
+
+
+def test_keys_in_bf16_are_refused() -> None:
+    """Their products would be rounded eight times as coarsely as those of fp16."""
+    inputs, _ = case(0, [3])
+    none = torch.zeros(0, dtype=torch.int32, device=DEVICE)
+    q, k = (x.bfloat16() for x in inputs[:2])
+    with pytest.raises(TypeError, match=r"bfloat16 and torch\.bfloat16: fp16 or fp32"):
+        kernels.fork(q, k, *inputs[2:], inputs[2], spans=none, parents=none, states=none)
 
 
 def test_a_state_may_be_moved_in_place() -> None:

@@ -17,7 +17,7 @@ ZERO_ROW = -1
 def starts(lengths: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
     """[S + 1]: first row of each sequence, and the number of rows."""
     out = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=out[1:])
+    np.add.accumulate(lengths, out=out[1:])
     return out
 
 
@@ -37,21 +37,24 @@ def tap_table(lengths: Sequence[int] | NDArray[np.integer], before: Int32, first
     memory = before.shape[1]
     first = starts(lengths)
     table = np.arange(first_row, first_row + first[-1], dtype=np.int32)[:, None] + np.arange(-memory, 0, dtype=np.int32)
-    long = np.asarray(lengths)
+    long, begins = np.asarray(lengths), first[:-1]
+    short = bool((long < memory).any())
     for offset in range(memory):
-        has = np.flatnonzero(long > offset)
-        table[first[has] + offset, : memory - offset] = before[has, offset:]
+        has = np.flatnonzero(long > offset) if short else slice(None)
+        table[begins[has] + offset, : memory - offset] = before[has, offset:]
     return table
 
 
 def tail_table(lengths: Sequence[int] | NDArray[np.integer], before: Int32) -> Int32:
     """[S, memory] codes of each sequence's last rows; one shorter than `memory` keeps the end of what preceded it."""
     memory = before.shape[1]
-    long = np.asarray(lengths, np.int64)[:, None]
-    at = long + np.arange(-memory, 0)
-    rows = starts(lengths)[:-1, None] + at
-    old = np.take_along_axis(before, np.clip(at + memory, 0, memory - 1), axis=1) if len(before) else before
-    return np.where(at >= 0, rows, old).astype(np.int32)
+    at = np.asarray(lengths, np.int64)[:, None] + np.arange(-memory, 0)
+    rows = (starts(lengths)[:-1, None] + at).astype(np.int32)
+    inside = at >= 0
+    if inside.all():
+        return rows
+    old = np.take_along_axis(before, np.clip(at + memory, 0, memory - 1), axis=1)
+    return np.where(inside, rows, old)
 
 
 def chunk_table(lengths: Sequence[int] | NDArray[np.integer]) -> tuple[Int32, Int32]:
@@ -59,7 +62,8 @@ def chunk_table(lengths: Sequence[int] | NDArray[np.integer]) -> tuple[Int32, In
     long = np.asarray(lengths, np.int64)
     counts = -(-long // CHUNK_ROWS)
     first_chunk = starts(counts)
-    inside = np.arange(first_chunk[-1]) - np.repeat(first_chunk[:-1], counts)
-    row = np.repeat(starts(long)[:-1], counts) + inside * CHUNK_ROWS
-    rows = np.minimum(np.repeat(long, counts) - inside * CHUNK_ROWS, CHUNK_ROWS)
-    return np.stack([row, rows], axis=1).astype(np.int32), first_chunk.astype(np.int32)
+    before = (np.arange(first_chunk[-1]) - first_chunk[:-1].repeat(counts)) * CHUNK_ROWS
+    table = np.empty((len(before), 2), np.int32)
+    table[:, 0] = starts(long)[:-1].repeat(counts) + before
+    np.minimum(long.repeat(counts) - before, CHUNK_ROWS, out=table[:, 1], casting="same_kind")
+    return table, first_chunk.astype(np.int32)

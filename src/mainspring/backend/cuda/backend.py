@@ -14,7 +14,7 @@ from mainspring.backend.cuda import memory
 from mainspring.backend.cuda.explain import check, describe
 from mainspring.backend.cuda.graphs import GRAPH_ROWS, Runner
 from mainspring.backend.cuda.layout import NONE, Job, exact
-from mainspring.backend.cuda.network import Network
+from mainspring.backend.cuda.network import SMALL_ROWS, Network
 from mainspring.backend.cuda.state import CudaState
 from mainspring.backend.generation import GenerationBackend, SlotLimits
 from mainspring.backend.handles import Handles
@@ -22,10 +22,9 @@ from mainspring.backend.protocol import NO_STATE, FloatArray, IntArray, Limits, 
 from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid
-from mainspring.ops.gated_delta import triton as gated_delta
+from mainspring.ops.attention import tiles
 from mainspring.ops.ragged import CHUNK_ROWS
 
-MOST_DOUBLINGS = 12
 _NUMERICS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
@@ -58,15 +57,14 @@ class CudaBackend:
     def warm(self) -> None:
         """Compile every kernel that a pass of this model can need, so that none is compiled in the middle of one.
 
-        Half a minute the first time on a machine; the compiler keeps what it made. Variants follow from how many views
-        share the device and from whether a branch has more than one chunk.
+        Half a minute the first time on a machine; the compiler keeps what it made. Variants follow from whether a
+        branch has more than one chunk, whether a view is long enough for its keys to be cut, and how many rows there
+        are.
         """
-        heads = self._network.heads
-        views = {gated_delta.slices_of(heads.values << n, heads.size): 1 << n for n in range(MOST_DOUBLINGS, -1, -1)}
-        for count, rows in (*((count, 1) for count in views.values()), (1, CHUNK_ROWS + 1)):
-            zeros, one = np.zeros(rows, np.int64), np.ones(1, np.int64)
-            job = Job([zeros[:1]] * count, [None] * count, zeros, one * rows, one - 1, one, one)
-            self._runner.launch(job, exact(job, self._network.grid))
+        for views, length, rows in ((1, 600, 1), (1, tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1), (2, SMALL_ROWS // 2, 1)):
+            zeros, one = np.zeros(max(length, rows), np.int64), np.ones(1, np.int64)
+            job = Job([zeros[:length]] * views, [None] * views, zeros[:rows], one * rows, one - 1, one, one)
+            self._runner.launch(job, exact(job, self._network.grid(job)))
 
     @property
     def device(self) -> str:

@@ -37,13 +37,13 @@ class Buffers:
     def __init__(self, network: Network, shape: Shape) -> None:
         c, weights = network.config, network.embed
         pinned = weights.is_cuda
-        size = buffer_bytes(shape, network.grid)
+        size = buffer_bytes(shape)
         self.shape = shape
         self.host = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
         self.host_bytes = self.host.numpy()
-        self.host_tables = host_tables(self.host_bytes, shape, network.grid)
+        self.host_tables = host_tables(self.host_bytes, shape)
         self.device = torch.empty(size, dtype=torch.uint8, device=weights.device)
-        self.tables = Tables(self.device, shape, network.grid)
+        self.tables = Tables(self.device, shape)
         self.kv = weights.new_empty(max(shape.view_rows, 1), 2, c.num_key_value_heads, c.head_dim)
         heads = (c.linear_num_value_heads, c.linear_key_head_dim, c.linear_value_head_dim)
         self.recurrent = weights.new_empty(max(shape.views, 1), *heads, dtype=torch.float32)
@@ -55,7 +55,7 @@ class Buffers:
         scratch = Scratch(
             self.kv.data_ptr(), self.kv.stride(0) * element, self.recurrent.data_ptr(), self.recurrent.stride(0) * 4
         )
-        write(self.host_bytes, self.host_tables, job, self.shape, self.network.grid, scratch)
+        write(self.host_bytes, self.host_tables, job, self.shape, scratch)
         self.device.copy_(self.host, non_blocking=True)
 
     def download(self, logits: Tensor, count: int) -> FloatArray:
@@ -84,11 +84,11 @@ class Runner:
 
     def run(self, job: Job) -> FloatArray:
         """Label logits; when it returns, states are moved and the device is idle."""
-        shape = exact(job, self.network.grid)
+        shape = exact(job, self.network.grid(job))
         if not shape.rows:
             return np.zeros(0, np.float32)
         if shape.rows <= self.graph_rows and shape.views <= MOST_VIEWS:
-            return self._replay(job, bucketed(shape, self.network.grid))
+            return self._replay(job, bucketed(shape))
         return self.launch(job, shape)
 
     def launch(self, job: Job, shape: Shape) -> FloatArray:

@@ -69,7 +69,7 @@ class Grid(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Sizes of all tables. `long`: a branch has more than one chunk."""
+    """Sizes of all tables. `long`: a branch has more than one chunk; `split`: some view's keys are cut for branches."""
 
     view_rows: int
     branch_rows: int
@@ -83,6 +83,8 @@ class Shape(NamedTuple):
     last_items: int
     last_tiles: int
     long: bool
+    split: bool
+    grid: Grid
 
     @property
     def rows(self) -> int:
@@ -113,6 +115,7 @@ def exact(job: Job, grid: Grid) -> Shape:
         job.rows - len(job.branch_tokens), len(job.branch_tokens), views, len(queries), len(job.label_ids),
         _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
         *cut(rows_a_view), *cut(asked), long=len(queries) > 0 and int(queries.max()) > ragged.CHUNK_ROWS,
+        split=views > 0 and int(splits.max()) > 1, grid=grid,
     )  # fmt: skip
 
 
@@ -120,7 +123,7 @@ def _tiles(lengths: IntArray, rows: int) -> int:
     return int(np.add.reduce(-(-lengths // rows)))
 
 
-def bucketed(shape: Shape, grid: Grid) -> Shape:
+def bucketed(shape: Shape) -> Shape:
     """The smallest common shape that holds `shape`: at most an eighth more rows, powers of two of what is counted.
     What follows from rows and views takes its bound from them, so that few shapes arise."""
     s = shape
@@ -128,9 +131,9 @@ def bucketed(shape: Shape, grid: Grid) -> Shape:
     return Shape(
         view_rows, round_rows(s.branch_rows), views, _power(s.branches), _power(s.labels),
         chunks=view_rows // ragged.CHUNK_ROWS + views if view_rows else 0,
-        view_items=view_rows // grid.view_rows + views if view_rows else 0,
+        view_items=view_rows // s.grid.view_rows + views if view_rows else 0,
         items=_power(s.items), tiles=_power(s.tiles), last_items=_power(s.last_items), last_tiles=_power(s.last_tiles),
-        long=s.long,
+        long=s.long, split=s.split, grid=s.grid,
     )  # fmt: skip
 
 
@@ -145,10 +148,10 @@ def _power(count: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def fields(shape: Shape, grid: Grid) -> tuple[tuple[str, tuple[int, ...], int, int], ...]:
+def fields(shape: Shape) -> tuple[tuple[str, tuple[int, ...], int, int], ...]:
     """(name, size, first byte, end) in the order of the buffer. All begin at multiples of ALIGN: kernels are compiled
     anew for pointers that do not, which takes seconds in the middle of a pass."""
-    s, memory = shape, grid.memory
+    s, memory = shape, shape.grid.memory
     wide: list[tuple[str, tuple[int, ...]]] = [
         ("history", (s.views,)), ("tail_to", (s.views,)), ("sources", (s.views, 2)), ("targets", (s.views, 2)),
         ("forks", (s.views, 2)), ("stores", (s.views + 1, 2)),
@@ -177,37 +180,38 @@ WIDE = frozenset({"history", "tail_to", "sources", "targets", "forks", "stores"}
 """Tables of addresses, int64; all others are int32."""
 
 
-def buffer_bytes(shape: Shape, grid: Grid) -> int:
-    return fields(shape, grid)[-1][3]
+def buffer_bytes(shape: Shape) -> int:
+    return fields(shape)[-1][3]
 
 
-def host_tables(buffer: NDArray[np.uint8], shape: Shape, grid: Grid) -> dict[str, Table]:
+def host_tables(buffer: NDArray[np.uint8], shape: Shape) -> dict[str, Table]:
     """The tables in `buffer`, of `buffer_bytes`."""
     tables: dict[str, Table] = {}
-    for name, size, begin, end in fields(shape, grid):
+    for name, size, begin, end in fields(shape):
         part = buffer[begin:end]
         typed: Table = part.view(np.int64) if name in WIDE else part.view(np.int32)
         tables[name] = typed.reshape(size)
     return tables
 
 
-def write(
-    buffer: NDArray[np.uint8], tables: Mapping[str, Table], job: Job, shape: Shape, grid: Grid, scratch: Scratch
-) -> None:
+def write(buffer: NDArray[np.uint8], tables: Mapping[str, Table], job: Job, shape: Shape, scratch: Scratch) -> None:
     """Fill `buffer`, whose tables are `tables`, with those of `job`, padded to `shape`."""
     buffer.fill(0)
+    grid = shape.grid
     lengths, past, queries = job.view_lengths, job.past_lengths, job.branch_lengths
     _write_addresses(tables, job, lengths, past, scratch)
-    _write_rows(tables, job, lengths, past, shape, grid.memory)
+    _write_rows(tables, job, lengths, past, shape)
     chunks, first_chunk = ragged.chunk_table(lengths)
     _put(tables, "chunks", chunks)
-    _put(tables, "spans", np.stack([ragged.starts(lengths)[:-1], lengths, first_chunk[:-1]], axis=1))
+    spans = tables["spans"][: len(lengths)]
+    spans[:, 0], spans[:, 1], spans[:, 2] = ragged.starts(lengths)[:-1], lengths, first_chunk[:-1]
     _put(tables, "view_items", tiles.view_items(lengths, past, rows=grid.view_rows, block=grid.view_keys))
     first = ragged.starts(queries)[:-1]
-    _put(tables, "fork_spans", np.stack([first, queries], axis=1))
+    fork_spans = tables["fork_spans"][: len(queries)]
+    fork_spans[:, 0], fork_spans[:, 1] = first, queries
     tables["parents"].fill(-1)
     _put(tables, "parents", job.branch_views)
-    _write_questions(tables, job, past + lengths, first, shape, grid)
+    _write_questions(tables, job, past + lengths, first, shape)
 
 
 def _write_addresses(
@@ -232,20 +236,22 @@ def _write_addresses(
         tables["forks"][n] = target if length or past[n] else (0, 0)
 
 
-def _write_rows(
-    tables: Mapping[str, Table], job: Job, lengths: IntArray, past: IntArray, shape: Shape, memory: int
-) -> None:
+def _write_rows(tables: Mapping[str, Table], job: Job, lengths: IntArray, past: IntArray, shape: Shape) -> None:
     """What each row is: views from row 0, branches from `shape.view_rows`."""
-    queries, T, at = job.branch_lengths, int(lengths.sum()), shape.view_rows
+    queries, T, at, memory = job.branch_lengths, int(lengths.sum()), shape.view_rows, shape.grid.memory
     views, branches = slice(0, T), slice(at, at + len(job.branch_tokens))
-    place = np.arange(T) - np.repeat(ragged.starts(lengths)[:-1] - past, lengths)
+    owner = np.arange(len(lengths)).repeat(lengths)
+    place = np.arange(T) - (ragged.starts(lengths)[:-1] - past)[owner]
     own = np.arange(shape.branch_rows)
-    inside = own[: len(job.branch_tokens)] - np.repeat(ragged.starts(queries)[:-1], queries)
+    # A branch's row i is at position: the end of its view, and i further on.
+    position = own[: len(job.branch_tokens)] + (
+        (past + lengths)[job.branch_views] - ragged.starts(queries)[:-1]
+    ).repeat(queries)
     tables["tokens"][views], tables["tokens"][branches] = np.concatenate([*job.view_tokens, NONE]), job.branch_tokens
     tables["positions"][views] = place
-    tables["positions"][branches] = np.repeat((past + lengths)[job.branch_views], queries) + inside
+    tables["positions"][branches] = position
     tables["owners"][:at], tables["owners"][at:] = shape.views, -1  # the last store is nowhere: padding is not kept
-    tables["owners"][views] = np.repeat(np.arange(len(lengths)), lengths)
+    tables["owners"][views] = owner
     tables["places"][views], tables["places"][at:] = place, own
     before = ragged.fresh(len(lengths), memory)
     for n in np.flatnonzero(past):
@@ -258,13 +264,11 @@ def _write_rows(
     tables["taps"][branches] = ragged.tap_table(queries, tails[job.branch_views], first_row=at)
 
 
-def _write_questions(
-    tables: Mapping[str, Table], job: Job, keys: IntArray, first: IntArray, shape: Shape, grid: Grid
-) -> None:
+def _write_questions(tables: Mapping[str, Table], job: Job, keys: IntArray, first: IntArray, shape: Shape) -> None:
     """Whom branch rows attend to, all of them and, for the last layer, the last of each; and the labels."""
-    queries = job.branch_lengths
+    queries, grid = job.branch_lengths, shape.grid
     last = first + queries - 1
-    _put(tables, "first", np.repeat(first, queries))
+    _put(tables, "first", first.repeat(queries))
     _put(tables, "last", np.arange(len(job.branch_tokens)))
     _put(tables, "last_first", first)
     _put(tables, "last_last", last)
@@ -275,7 +279,7 @@ def _write_questions(
         )
         _put(tables, name + "items", items)
         _put(tables, name + "tiles", cut)
-    _put(tables, "label_rows", np.repeat(np.arange(len(queries)), job.label_counts))
+    _put(tables, "label_rows", np.arange(len(queries)).repeat(job.label_counts))
     _put(tables, "label_ids", job.label_ids)
 
 

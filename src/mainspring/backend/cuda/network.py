@@ -14,16 +14,21 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mainspring.backend.cuda.layout import WIDE, Grid, Shape, fields
+from mainspring.backend.cuda.layout import WIDE, Grid, Job, Shape, fields
 from mainspring.model.hybrid import Block, GatedAttention, GatedDeltaNet, Hybrid
+from mainspring.ops.attention import tiles
 from mainspring.ops.attention import triton as attention
 from mainspring.ops.attention_inputs import triton as attention_inputs
 from mainspring.ops.delta_inputs import Heads
 from mainspring.ops.delta_inputs import triton as delta_inputs
 from mainspring.ops.gated_delta import triton as gated_delta
 from mainspring.ops.label_logits.triton import label_logits
+from mainspring.ops.linear.triton import linear
 from mainspring.ops.rms_norm.triton import add_rms_norm, gated_rms_norm
 from mainspring.ops.swiglu.triton import swiglu
+
+SMALL_ROWS = 2_048
+"""Up to so many rows, on views of which none is long, attention goes in small tiles."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,9 @@ class Layer:
 class Tables:
     """Views of one device buffer by name, see `layout.fields`."""
 
-    def __init__(self, buffer: Tensor, shape: Shape, grid: Grid) -> None:
+    def __init__(self, buffer: Tensor, shape: Shape) -> None:
         named: dict[str, Tensor] = {}
-        for name, size, begin, end in fields(shape, grid):
+        for name, size, begin, end in fields(shape):
             named[name] = buffer[begin:end].view(torch.int64 if name in WIDE else torch.int32).view(size)
         self.of = SimpleNamespace(**named)
 
@@ -74,15 +79,23 @@ class Network:
         self.norm = model.norm.weight
         self.layers = [_layer(cast(Block, block)) for block in model.blocks]
         self.heads = Heads(c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim)
-        self.view_tiling = attention.view_tiling(c.head_dim)
-        self.branch_tiling = attention.branch_tiling(c.head_dim)
-        ratio = c.num_attention_heads // c.num_key_value_heads
-        self.grid = Grid(
-            self.view_tiling.query_rows(ratio), self.view_tiling.keys,
-            self.branch_tiling.query_rows(ratio), self.branch_tiling.keys, c.linear_conv_kernel_dim - 1,
-        )  # fmt: skip
+        self.tilings = {self._grid(*pair): pair for pair in (attention.SMALL, attention.tilings(c.head_dim))}
+        self.small, self.large = self.tilings
         R = c.rotary_dim
         self.rates = c.rope_theta ** (-torch.arange(0, R, 2, device=self.embed.device, dtype=torch.float32) / R)
+
+    def grid(self, job: Job) -> Grid:
+        """How attention is cut in a pass."""
+        longest = int((job.past_lengths + job.view_lengths).max()) if job.states else 0
+        return self.small if job.rows <= SMALL_ROWS and longest <= tiles.SPLIT_KEYS else self.large
+
+    def _grid(self, views: attention.Tiling, branches: attention.Tiling) -> Grid:
+        c = self.config
+        ratio = c.num_attention_heads // c.num_key_value_heads
+        return Grid(
+            views.query_rows(ratio), views.keys, branches.query_rows(ratio), branches.keys,
+            c.linear_conv_kernel_dim - 1,
+        )  # fmt: skip
 
     def forward(self, tables: Tables, shape: Shape) -> Tensor:
         """Label logits [shape.labels] fp32; states are written where the tables say."""
@@ -104,12 +117,12 @@ class Network:
             if final:
                 h = h.index_select(0, t.last_rows)
             h, x = add_rms_norm(h, y, layer.mlp_norm, eps)
-            y = F.linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
+            y = linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
         return label_logits(h if y is None else h + y, self.norm, self.head, t.label_rows, t.label_ids, eps)
 
     def _delta(self, w: Delta, x: Tensor, t: SimpleNamespace, shape: Shape, number: int, final: bool) -> Tensor:
         p = F.linear(x, w.in_proj)
-        memory, channels = self.grid.memory, self.heads.channels
+        memory, channels = shape.grid.memory, self.heads.channels
         offset = number * 2 * memory * channels * p.element_size()
         q, k, v, beta, g = delta_inputs.launch(
             p, w.conv, w.A_log, w.dt_bias, heads=self.heads, taps=t.taps, tails=t.tails,
@@ -128,7 +141,7 @@ class Network:
         z = p[:, channels : channels + self.config.value_dim]
         if final:
             o, z = (part.index_select(0, t.last_rows) for part in (o, z))
-        return F.linear(gated_rms_norm(o, z, w.norm, self.config.rms_norm_eps), w.out_proj)
+        return linear(gated_rms_norm(o, z, w.norm, self.config.rms_norm_eps), w.out_proj)
 
     def _attention(
         self, w: Attention, x: Tensor, rotary: tuple[Tensor, Tensor], t: SimpleNamespace, shape: Shape, number: int,
@@ -137,44 +150,45 @@ class Network:
         c = self.config
         G, D, eps = c.num_key_value_heads, c.head_dim, c.rms_norm_eps
         cos, sin = rotary
-        if final:
-            asked = F.linear(x.index_select(0, t.last_rows), w.in_proj[: w.queries])
-            kv = F.linear(x, w.in_proj[w.queries :])
-            q_cos, q_sin = (part.index_select(0, t.last_rows) for part in rotary)
-        else:
-            p = F.linear(x, w.in_proj)
-            asked, kv = p[:, : w.queries], p[:, w.queries :]
-            q_cos, q_sin = cos, sin
-        k, v = (part.unflatten(1, (G, D)) for part in kv.split(G * D, dim=1))
-        own = x.new_empty(shape.branch_rows, 2, G, D)
-        attention_inputs.store_keys_values(
-            k, v, w.k_norm, cos, sin, eps,
-            owners=t.owners, places=t.places, stores=t.stores, own=own, layer=number,
-        )  # fmt: skip
+        p = F.linear(x, w.in_proj[w.queries :] if final else w.in_proj)
+        k, v = (part.unflatten(1, (G, D)) for part in p[:, -2 * G * D :].split(G * D, dim=1))
+        asked = F.linear(x.index_select(0, t.last_rows), w.in_proj[: w.queries]) if final else p[:, : w.queries]
         gate = asked.unflatten(1, (c.num_attention_heads, 2 * D))
-        q = attention_inputs.queries(gate, w.q_norm, q_cos, q_sin, eps)
+        own = x.new_empty(shape.branch_rows, 2, G, D)
+        together = {} if final else {"x": gate, "q_weight": w.q_norm}
+        q = attention_inputs.store_keys_values(
+            k, v, w.k_norm, cos, sin, eps,
+            owners=t.owners, places=t.places, stores=t.stores, own=own, layer=number, **together,
+        )  # fmt: skip
+        if final:
+            q_cos, q_sin = (part.index_select(0, t.last_rows) for part in rotary)
+            q = attention_inputs.queries(gate, w.q_norm, q_cos, q_sin, eps)
         o = torch.empty_like(q)
         n = 0 if final else shape.view_rows
         common = {"stores": t.stores, "groups": G, "layer": number}
+        for_views, for_branches = self.tilings[shape.grid]
         if n:
-            attention.attend(
-                q[:n], o[:n], gate=gate[:n], items=t.view_items, last=t.places, tiling=self.view_tiling, **common
-            )
+            attention.attend(q[:n], o[:n], gate=gate[:n], items=t.view_items, last=t.places, tiling=for_views, **common)
         if shape.branches:
             prefix = "last_" if final else ""
             first, last, items, table = (getattr(t, prefix + name) for name in ("first", "last", "items", "tiles"))
             attention.attend(
                 q[n:], o[n:], gate=gate[n:], items=items, first=first, last=last, own=own, table=table,
-                tiling=self.branch_tiling, **common,
+                split=shape.split, tiling=for_branches, **common,
             )  # fmt: skip
-        return F.linear(o.flatten(1), w.out_proj)
+        return linear(o.flatten(1), w.out_proj)
 
 
 def _layer(block: Block) -> Layer:
     mixer = block.mixer
     if isinstance(mixer, GatedDeltaNet):
         made: Delta | Attention = Delta(
-            mixer.in_proj.weight, mixer.conv, mixer.A_log, mixer.dt_bias, mixer.norm, mixer.out_proj.weight
+            mixer.in_proj.weight,
+            mixer.conv.T.contiguous().T,
+            mixer.A_log,
+            mixer.dt_bias,
+            mixer.norm,
+            mixer.out_proj.weight,
         )
     elif isinstance(mixer, GatedAttention):
         q, kv = mixer.q_proj.weight, mixer.kv_proj.weight

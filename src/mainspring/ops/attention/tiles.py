@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from mainspring.ops.ragged import Int32, starts
 
 ITEM = 9
-SPLIT_KEYS = 2048
-MAX_SPLITS = 8
+SPLIT_KEYS = 1408
+MAX_SPLITS = 6
 
 Ints = Sequence[int] | NDArray[np.integer]
 
@@ -45,19 +45,19 @@ def branch_items(queries: Ints, keys: Ints, first: Int32, last: Int32, *, rows: 
     step = split_step(length, block)
     splits = np.maximum(-(-length // step), 1)
     first_item = starts(splits)[:-1]
-    tile = np.repeat(np.arange(len(owner)), splits)
-    number = np.arange(len(tile)) - first_item[tile]
+    table = np.empty((len(owner), 4), np.int32)
+    table[:, 0], table[:, 1], table[:, 2], table[:, 3] = row, count, first_item, splits
+    tile = np.arange(len(owner)).repeat(splits)
     items = np.zeros((len(tile), ITEM), np.int32)
     items[:, 0], items[:, 1], items[:, 2] = row[tile], count[tile], owner[tile]
-    items[:, 3] = number * step[tile]
-    items[:, 5] = np.minimum(items[:, 3] + step[tile], length[tile])
-    items[:, 4] = items[:, 3] + (items[:, 5] - items[:, 3]) // block * block
-    final = number == splits[tile] - 1
-    at = tile[final]
-    items[final, 6] = first[row[at]]
-    items[final, 7] = last[row[at] + count[at] - 1] + 1
+    begin = (np.arange(len(tile)) - first_item[tile]) * step[tile]
+    end = np.minimum(begin + step[tile], length[tile])
+    items[:, 3], items[:, 4], items[:, 5] = begin, begin + (end - begin) // block * block, end
+    final = first_item + splits - 1
+    items[final, 6] = first[row]
+    items[final, 7] = last[row + count - 1] + 1
     items[:, 8] = splits[tile]
-    return items, np.stack([row, count, first_item, splits], axis=1).astype(np.int32)
+    return items, table
 
 
 def split_step(keys: NDArray[np.int64], block: int) -> NDArray[np.int64]:
@@ -69,6 +69,6 @@ def split_step(keys: NDArray[np.int64], block: int) -> NDArray[np.int64]:
 def _cut(lengths: NDArray[np.int64], rows: int) -> tuple[NDArray[np.int64], ...]:
     """Sequence, first row, rows and offset in its sequence, of every tile."""
     counts = -(-lengths // rows)
-    owner = np.repeat(np.arange(len(lengths)), counts)
-    inside = (np.arange(len(owner)) - np.repeat(starts(counts)[:-1], counts)) * rows
+    owner = np.arange(len(lengths)).repeat(counts)
+    inside = (np.arange(len(owner)) - starts(counts)[:-1][owner]) * rows
     return owner, starts(lengths)[:-1][owner] + inside, np.minimum(lengths[owner] - inside, rows), inside

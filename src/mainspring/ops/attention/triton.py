@@ -38,12 +38,13 @@ class Tiling(NamedTuple):
         return self.rows // ratio
 
 
-def view_tiling(D: int) -> Tiling:
-    return Tiling(128, 64, 8, 2) if D > 128 else Tiling(128, 64, 4, 3)
+SMALL = Tiling(64, 64, 4, 2), Tiling(64, 64, 4, 2)
+"""Of views and of branches, where there are few: more programs, each of less work."""
 
 
-def branch_tiling(D: int) -> Tiling:
-    return Tiling(64, 32, 4, 2) if D > 128 else Tiling(64, 64, 4, 3)
+def tilings(D: int) -> tuple[Tiling, Tiling]:
+    """Of views and of branches, where there are many."""
+    return (Tiling(128, 64, 8, 2),) * 2 if D > 128 else (Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3))
 
 
 @triton.jit
@@ -53,7 +54,7 @@ def _step(
 ):  # fmt: skip
     """One block of keys `j`; `seen` [rows, keys] where MASKED."""
     d = tl.arange(0, D)
-    at = base + j.to(tl.int64)[:, None] * (2 * G * D) + (kh * D + d)[None, :]
+    at = base + j[:, None] * (2 * G * D) + (kh * D + d)[None, :]
     at = tl.multiple_of(at, (1, 16))
     if MASKED:
         valid = tl.max(seen.to(tl.int32), 0) > 0
@@ -62,11 +63,11 @@ def _step(
     else:
         K = tl.load(at)
         V = tl.load(at + G * D)
-    scores = tl.dot(Q, tl.trans(K), input_precision=EXACT) * scale
+    scores = tl.dot(Q, tl.trans(K), input_precision=EXACT)
     if MASKED:
         scores = tl.where(seen, scores, -float("inf"))
-    new = tl.maximum(m, tl.max(scores, 1))
-    weights = tl.exp2(scores - new[:, None])
+    new = tl.maximum(m, tl.max(scores, 1) * scale)
+    weights = tl.exp2(scores * scale - new[:, None])
     shrink = tl.exp2(m - new)
     acc = acc * shrink[:, None] + tl.dot(weights.to(V.dtype), V, input_precision=EXACT)
     return acc, new, top * shrink + tl.sum(weights, 1)
@@ -171,20 +172,21 @@ def attend(
     first: Tensor | None = None,
     own: Tensor | None = None,
     table: Tensor | None = None,
+    split: bool = True,
     gate: Tensor | None = None,
     layer: int = 0,
 ) -> None:
     """q and out [Q, Hq, D]; `items` int32 (`tiles`); `stores` [V, 2] int64: the address of rows [n, 2, G, D] in q's
-    type and the bytes to the next layer's. Views: `last` [Q] is each row's position. Branches: rows
-    first[i]..last[i] of `own` [m, 2, G, D] are row i's own keys, `table` the tiles. `gate` [Q, Hq, 2 D]: its second
-    half gates."""
+    type (under 2^31 values of one layer) and the bytes to the next layer's. Views: `last` [Q] is each row's position.
+    Branches: rows first[i]..last[i] of `own` [m, 2, G, D] are row i's own keys, `table` the tiles, `split` says whether
+    any is cut. `gate` [Q, Hq, 2 D]: its second half gates."""
     Hq, D = q.shape[1:]
     causal = table is None
     shape = {"G": groups, "RATIO": Hq // groups, "D": D, "ROWS": tiling.rows, "GATED": gate is not None}
     gated = q if gate is None else gate
     first, own = last if first is None else first, q if own is None else own
     parts, sums = out, out
-    if not causal:
+    if table is not None and split:
         parts = q.new_empty(len(items) * groups * tiling.rows, D, dtype=torch.float32)
         sums = parts.new_empty(len(parts))
     _attend[(len(items), groups)](
@@ -192,7 +194,7 @@ def attend(
         D**-0.5 * math.log2(math.e),
         KEYS=tiling.keys, CAUSAL=causal, EXACT=EXACT, num_warps=tiling.warps, num_stages=tiling.stages, **shape,
     )  # fmt: skip
-    if table is not None:
+    if table is not None and split:
         _join[(len(table), groups)](gated, gated.stride(0), table, out, parts, sums, num_warps=8, **shape)
 
 
@@ -214,7 +216,7 @@ def attention(
         raise ValueError(f"head_dim {D}: known are 16, 32, 64, 128, 256")
     if any(a > b for a, b in pairwise(parents)):
         raise ValueError("sequences must come in the order of their parents")
-    tiling = branch_tiling(D)
+    _, tiling = tilings(D)
     kept = [torch.stack([x.transpose(0, 1) for x in pair], dim=1).contiguous() for pair in past]
     long = np.asarray(lengths, np.int64)
     first = np.repeat(ragged.starts(long)[:-1], long).astype(np.int32)

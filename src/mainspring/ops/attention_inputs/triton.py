@@ -33,8 +33,12 @@ def _normed(at, stride, weight, cos, sin, rows, live, eps, D: tl.constexpr, HALF
 
 @triton.jit(do_not_specialize=["T"])
 def _queries(x, stride, weight, cos, sin, out, T, eps, D: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr):
-    head, heads = tl.program_id(1), tl.num_programs(1)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    _query(x, stride, weight, cos, sin, out, rows, T, eps, tl.program_id(1), tl.num_programs(1), D, HALF)
+
+
+@triton.jit
+def _query(x, stride, weight, cos, sin, out, rows, T, eps, head, heads, D: tl.constexpr, HALF: tl.constexpr):
     live = rows < T
     y = _normed(x + head * 2 * D, stride, weight, cos, sin, rows, live, eps, D, HALF)
     at = out + (rows.to(tl.int64) * heads + head)[:, None] * D + tl.arange(0, D)[None, :]
@@ -42,12 +46,15 @@ def _queries(x, stride, weight, cos, sin, out, T, eps, D: tl.constexpr, HALF: tl
 
 
 @triton.jit(do_not_specialize=["T", "layer"])
-def _keys_values(
-    k, v, stride, weight, cos, sin, owners, places, stores, own, layer, T, eps,
-    G: tl.constexpr, D: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr,
+def _inputs(
+    x, q_weight, out, k, v, stride, weight, cos, sin, owners, places, stores, own, layer, T, eps,
+    HQ: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    head = tl.program_id(1)
+    head = tl.program_id(1) - HQ
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    if head < 0:
+        _query(x, stride, q_weight, cos, sin, out, rows, T, eps, head + HQ, HQ, D, HALF)
+        return
     live = rows < T
     owner = tl.load(owners + rows, mask=live, other=-1)
     place = tl.load(places + rows, mask=live, other=0).to(tl.int64)
@@ -90,14 +97,21 @@ def store_keys_values(
     stores: Tensor,
     own: Tensor,
     layer: int = 0,
-) -> None:
+    x: Tensor | None = None,
+    q_weight: Tensor | None = None,
+) -> Tensor:
     """As `keys_values`, but written into the stores: `stores` [V, 2] int64, the address of rows [n, 2, G, D] and the
-    bytes to the next layer's; `own` [m, 2, G, D]. A store at address 0 is not written."""
+    bytes to the next layer's; `own` [m, 2, G, D]. A store at address 0 is not written. With `x` and `q_weight`, of the
+    same rows and stride, it does the work of `queries` too, in the same launch, and returns them [T, Hq, D]."""
     T, G, D = k.shape
-    _keys_values[(triton.cdiv(T, BLOCK_ROWS), 2 * G)](
-        k, v, k.stride(0), weight, cos, sin, owners, places, stores, own, layer, T, eps,
-        G=G, D=D, HALF=cos.shape[1], ROWS=BLOCK_ROWS, num_warps=4,
+    heads = 0 if x is None else x.shape[1]
+    x, q_weight = k if x is None else x, weight if q_weight is None else q_weight
+    out = k.new_empty(T, heads, D)
+    _inputs[(triton.cdiv(T, BLOCK_ROWS), heads + 2 * G)](
+        x, q_weight, out, k, v, k.stride(0), weight, cos, sin, owners, places, stores, own, layer, T, eps,
+        HQ=heads, G=G, D=D, HALF=cos.shape[1], ROWS=BLOCK_ROWS, num_warps=4,
     )  # fmt: skip
+    return out
 
 
 def keys_values(k: Tensor, v: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, eps: float) -> Tensor:

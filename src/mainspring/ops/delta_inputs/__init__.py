@@ -5,8 +5,8 @@ causal convolution with SiLU (`causal_conv`), then q and k are L2-normalised a h
 d^-1/2; beta = sigmoid(b), g = -exp(A_log) softplus(a + dt_bias).
 
 Shapes: projected [T, 2 Hk d + 2 Hv d + 2 Hv], weight [Ch, K], A_log and dt_bias [Hv]. Returns q, k [T, Hk, d] and v
-[T, Hv, d] in the projection's type, beta and g [T, Hv] fp32, and with keep=True the sequences' last K-1 rows before the
-convolution [N, K-1, Ch].
+[T, Hv, d] in the projection's type (fp16 from bf16, where a device computes with them), beta and g [T, Hv] fp32, and
+with keep=True the sequences' last K-1 rows before the convolution [N, K-1, Ch].
 
 Floor: (2 Hk + Hv) d values read and written a row, once: 24.6 KB at 16/16 heads of 128 in bf16.
 """

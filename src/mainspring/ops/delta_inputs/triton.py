@@ -1,9 +1,12 @@
 """One launch: convolution, SiLU, norms, gates and the views' last rows.
 
 A program walks down a stretch of rows with a few heads' channels, the three rows before in registers, so that each
-value is fetched once; four rows are in flight. Where a row's predecessors are not the rows above it (a sequence
-begins), they are fetched by code (`ragged`): so views, continued views and branches that go on from their view take one
-path. How long a stretch is changes the schedule, not the numbers.
+value is fetched once; four rows are on their way while four are worked on. Where a row's predecessors are not the rows
+above it (a sequence begins), they are fetched by code (`ragged`): so views, continued views and branches that go on
+from their view take one path. How long a stretch is changes the schedule, not the numbers.
+
+q, k and v of a half-precision projection are fp16: unit vectors and what SiLU leaves need its digits, not the range of
+bf16. A value beyond fp16's largest is cut to it.
 """
 
 import math
@@ -23,6 +26,7 @@ MOST_ROWS, LEAST_ROWS = 64, 8
 PROGRAMS = 2048
 """About so many fill a device of 132 multiprocessors some times over."""
 MEMORY = tl.constexpr(WIDTH - 1)
+LARGEST = tl.constexpr(65504.0)
 GATE_ROWS = tl.constexpr(8)
 
 
@@ -41,6 +45,18 @@ def _fetch(p, stride, code, history, offset, column, CH: tl.constexpr):
 
 
 @triton.jit
+def _ahead(p, stride, row, end, column):
+    """Four rows from `row` on, as they are; zero past the end."""
+    at, line = p + row * stride + column, tl.zeros(column.shape, tl.int64) + row
+    return (
+        tl.load(at, mask=line < end, other=0.0),
+        tl.load(at + stride, mask=line + 1 < end, other=0.0),
+        tl.load(at + 2 * stride, mask=line + 2 < end, other=0.0),
+        tl.load(at + 3 * stride, mask=line + 3 < end, other=0.0),
+    )
+
+
+@triton.jit
 def _before(p, stride, taps, row, listed, oldest, a, b, c, history, offset, column, CH: tl.constexpr):
     """The rows before `row`, oldest first: those held, unless its sequence began less than three rows ago. Its codes
     are at `listed`; past the end, where nothing is stored, those of the last row."""
@@ -56,9 +72,12 @@ def _emit(out, out_stride, row, end, a, b, c, u, w0, w1, w2, w3, at, scale, norm
     y = a * w0 + b * w1 + c * w2 + u * w3
     y = y * tl.sigmoid(y)
     factor = tl.where(normed, tl.rsqrt(tl.sum(y * y, 1) + 1e-6) * scale, 1.0)
+    y *= factor[:, None]
+    if out.dtype.element_ty == tl.float16:
+        y = tl.minimum(tl.maximum(y, -LARGEST), LARGEST)
     tl.store(
         out + row * out_stride + at,
-        (y * factor[:, None]).to(out.dtype.element_ty),
+        y.to(out.dtype.element_ty),
         mask=tl.zeros(at.shape, tl.int64) + row < end,
     )
 
@@ -83,7 +102,8 @@ def _gates(p, stride, a_log, dt_bias, beta, g, first, end, CH: tl.constexpr, HV:
 
 @triton.jit(do_not_specialize=["T", "stretch", "stretches", "offset"])
 def _delta_inputs(
-    p, stride, taps, weight, a_log, dt_bias, history, tails, tail_to, offset, q, k, v, beta, g, T, stretch, stretches,
+    p, stride, taps, weight, of_channel, of_tap, a_log, dt_bias, history, tails, tail_to, offset, q, k, v, beta, g,
+    T, stretch, stretches,
     HK: tl.constexpr, HV: tl.constexpr, HV_PAD: tl.constexpr, D: tl.constexpr, H: tl.constexpr,
 ):  # fmt: skip
     CH: tl.constexpr = (2 * HK + HV) * D
@@ -111,30 +131,34 @@ def _delta_inputs(
     if head >= 2 * HK:
         out, out_stride = v + (head - 2 * HK) * D, HV * D
     normed = head < 2 * HK
-    w0 = tl.load(weight + column * (MEMORY + 1)).to(tl.float32)
-    w1 = tl.load(weight + column * (MEMORY + 1) + 1).to(tl.float32)
-    w2 = tl.load(weight + column * (MEMORY + 1) + 2).to(tl.float32)
-    w3 = tl.load(weight + column * (MEMORY + 1) + 3).to(tl.float32)
-    a = _fetch(p, stride, tl.load(taps + first * MEMORY), history, offset, column, CH)
-    b = _fetch(p, stride, tl.load(taps + first * MEMORY + 1), history, offset, column, CH)
-    c = _fetch(p, stride, tl.load(taps + first * MEMORY + 2), history, offset, column, CH)
+    begin = tl.zeros((), tl.int64) + first
+    oldest = tl.load(taps + begin * MEMORY)
+    n0, n1, n2, n3 = _ahead(p, stride, begin, end, column)
+    of_weight = weight + column * of_channel
+    w0 = tl.load(of_weight).to(tl.float32)
+    w1 = tl.load(of_weight + of_tap).to(tl.float32)
+    w2 = tl.load(of_weight + 2 * of_tap).to(tl.float32)
+    w3 = tl.load(of_weight + 3 * of_tap).to(tl.float32)
+    a, b, c = tl.zeros(at.shape, tl.float32), tl.zeros(at.shape, tl.float32), tl.zeros(at.shape, tl.float32)
+    if oldest == begin - MEMORY:  # else its codes say so when the first row is worked on
+        above = p + (begin - MEMORY) * stride + column
+        a = tl.load(above).to(tl.float32)
+        b = tl.load(above + stride).to(tl.float32)
+        c = tl.load(above + 2 * stride).to(tl.float32)
     for near in range(first, end, 4):
         row = tl.zeros((), tl.int64) + near
-        at_row, line = p + row * stride + column, tl.zeros(column.shape, tl.int64) + row
-        u0 = tl.load(at_row).to(tl.float32)
-        u1 = tl.load(at_row + stride, mask=line + 1 < end, other=0.0).to(tl.float32)
-        u2 = tl.load(at_row + 2 * stride, mask=line + 2 < end, other=0.0).to(tl.float32)
-        u3 = tl.load(at_row + 3 * stride, mask=line + 3 < end, other=0.0).to(tl.float32)
-        n1, n2, n3 = tl.minimum(row + 1, end - 1), tl.minimum(row + 2, end - 1), tl.minimum(row + 3, end - 1)
-        o0, o1 = tl.load(taps + row * MEMORY), tl.load(taps + n1 * MEMORY)
-        o2, o3 = tl.load(taps + n2 * MEMORY), tl.load(taps + n3 * MEMORY)
+        u0, u1, u2, u3 = n0.to(tl.float32), n1.to(tl.float32), n2.to(tl.float32), n3.to(tl.float32)
+        n0, n1, n2, n3 = _ahead(p, stride, row + 4, end, column)
+        l1, l2, l3 = tl.minimum(row + 1, end - 1), tl.minimum(row + 2, end - 1), tl.minimum(row + 3, end - 1)
+        o0, o1 = tl.load(taps + row * MEMORY), tl.load(taps + l1 * MEMORY)
+        o2, o3 = tl.load(taps + l2 * MEMORY), tl.load(taps + l3 * MEMORY)
         a, b, c = _before(p, stride, taps, row, row, o0, a, b, c, history, offset, column, CH)
         _emit(out, out_stride, row, end, a, b, c, u0, w0, w1, w2, w3, at, scale, normed)
-        a, b, c = _before(p, stride, taps, row + 1, n1, o1, b, c, u0, history, offset, column, CH)
+        a, b, c = _before(p, stride, taps, row + 1, l1, o1, b, c, u0, history, offset, column, CH)
         _emit(out, out_stride, row + 1, end, a, b, c, u1, w0, w1, w2, w3, at, scale, normed)
-        a, b, c = _before(p, stride, taps, row + 2, n2, o2, b, c, u1, history, offset, column, CH)
+        a, b, c = _before(p, stride, taps, row + 2, l2, o2, b, c, u1, history, offset, column, CH)
         _emit(out, out_stride, row + 2, end, a, b, c, u2, w0, w1, w2, w3, at, scale, normed)
-        a, b, c = _before(p, stride, taps, row + 3, n3, o3, b, c, u2, history, offset, column, CH)
+        a, b, c = _before(p, stride, taps, row + 3, l3, o3, b, c, u2, history, offset, column, CH)
         _emit(out, out_stride, row + 3, end, a, b, c, u3, w0, w1, w2, w3, at, scale, normed)
         a, b, c = b, c, u3
 
@@ -153,20 +177,22 @@ def launch(
     offset: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """`taps` [T, 3] and `tails` [V, 3] int32 codes; `history` and `tail_to` [V] int64 addresses of [3, Ch] rows in the
-    projection's type (0 in `tail_to`: not kept), `offset` in bytes is added to each."""
+    projection's type (0 in `tail_to`: not kept), `offset` in bytes is added to each. The weight may have any strides:
+    with channels side by side it is read as it lies."""
     T = len(projected)
     Hk, Hv, d = heads
     if weight.shape[1] != WIDTH:
         raise ValueError(f"a convolution of {weight.shape[1]} taps: known is {WIDTH}")
-    q, k = projected.new_empty(2, T, Hk, d)
-    v = projected.new_empty(T, Hv, d)
+    kind = torch.float32 if projected.dtype == torch.float32 else torch.float16
+    q, k = projected.new_empty(2, T, Hk, d, dtype=kind)
+    v = projected.new_empty(T, Hv, d, dtype=kind)
     beta, g = projected.new_empty(2, T, Hv, dtype=torch.float32)
     together = math.gcd(Hk, Hv, max(1, 1024 // d))  # heads a program: 1,024 channels, 16 bytes a thread, of one kind
     groups = (2 * Hk + Hv) // together
     stretch = max(LEAST_ROWS, min(MOST_ROWS, triton.next_power_of_2(triton.cdiv(T * groups, PROGRAMS))))
     stretches = triton.cdiv(T, stretch)
     _delta_inputs[(stretches + len(tails), groups + 1)](
-        projected, projected.stride(0), taps, weight, A_log, dt_bias, history, tails, tail_to, offset,
+        projected, projected.stride(0), taps, weight, *weight.stride(), A_log, dt_bias, history, tails, tail_to, offset,
         q, k, v, beta, g, T, stretch, stretches,
         HK=Hk, HV=Hv, HV_PAD=triton.next_power_of_2(Hv), D=d, H=together, num_warps=4,
     )  # fmt: skip

@@ -2,16 +2,18 @@
 
 With c = cumsum(g) inside a chunk, D_ij = exp(c_i - c_j) for i >= j and T = (I + strict_tril(diag(beta) K K^T * D))^-1:
 
-    prepare  a chunk and v-head a program:  U = T diag(beta) V;  W = T diag(beta e^c) K;  P = tril(Q K^T * D)
-    walk     a view, v-head, slice of dv:   V' = U - W S;  o = e^c (Q S) + P V'
+    prepare  a chunk and v-head a program:  T diag(beta);  P = tril(Q K^T * D)
+    walk     a view, v-head, slice of dv:   V' = T diag(beta) (V - e^c (K S));  o = e^c (Q S) + P V'
                                             S <- e^{c_last} S + K^T (e^{c_last - c} V')
     fork     a branch and v-head:           all of it in registers, from the parent's state, which is only read
 
-The state stays in registers for a whole view: no chunk's state goes through memory. Slices of dv are independent, so
-how many there are changes the schedule, not the numbers, and nothing depends on what else is in the pass. What happens
-inside a chunk is in `triton_chunk`.
+A walk holds S^T in registers for a whole view, so that state and new values are left factors of every product, where
+tensor cores take them from registers: nothing but what was loaded passes through shared memory, and no chunk's state
+through memory. Slices of dv are independent, so how many there are changes the schedule, not the numbers, and nothing
+depends on what else is in the pass. What happens inside a chunk is in `triton_chunk`.
 
-Roofline a chunk and v-head of d = 128, bf16: prepare reads 48 KB and writes 40, walk reads 72 and writes 16; 13 MFLOP.
+Roofline a chunk and v-head of d = 128, half precision: prepare reads 32 KB and writes 16, walk reads 64 and writes 16;
+13 MFLOP. T V and T K, which others keep instead of T, would be 24 KB more to write and to read again.
 """
 
 from collections.abc import Sequence
@@ -23,35 +25,29 @@ import triton.language as tl
 from torch import Tensor
 
 from mainspring.ops import ragged
-from mainspring.ops.gated_delta.triton_chunk import CHUNK, keys, seen, solved
+from mainspring.ops.gated_delta.triton_chunk import CHUNK, gates, inverse, keys, within
 from mainspring.ops.ragged import CHUNK_ROWS
 
 SIZES = (16, 32, 64, 128)
 
 
 @triton.jit
-def _prepare(
-    q, k, v, beta, g, chunks, W, U, P, C,
-    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
+def _prepare(q, k, beta, g, chunks, T, P, C, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr):
+    """Its outputs lie chunk by chunk: T diag(beta) and P [64, 64], c [64] of each v-head."""
     chunk, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     if count == 0:
         return
-    i, d, e = tl.arange(0, CHUNK), tl.arange(0, D), tl.arange(0, DV)
-    live = i < count
-    of_v = ((first + i).to(tl.int64) * HV + h)[:, None]
-    b, c, T = solved(k, beta, g, first, count, h, HK, HV, D, EXACT)
-    tl.store(C + (first + i).to(tl.int64) * HV + h, c, mask=live)
-    V = tl.load(v + of_v * DV + e[None, :], mask=live[:, None], other=0.0)
-    u = tl.dot(T, V.to(tl.float32) * b[:, None], input_precision=EXACT)
-    tl.store(U + of_v * DV + e[None, :], u.to(U.dtype.element_ty), mask=live[:, None])
-    K = keys(k, first, count, h, HK, HV, D)
-    w = tl.dot(T, K.to(tl.float32) * (b * tl.exp(c))[:, None], input_precision=EXACT)
-    tl.store(W + of_v * D + d[None, :], w.to(W.dtype.element_ty), mask=live[:, None])
-    inner = seen(keys(q, first, count, h, HK, HV, D), K, c, EXACT)
-    at = ((chunk * HV + h).to(tl.int64) * CHUNK + i)[:, None] * CHUNK + i[None, :]
-    tl.store(P + at, inner.to(P.dtype.element_ty))
+    KIND: tl.constexpr = k.dtype.element_ty
+    i = tl.arange(0, CHUNK)
+    K, Q = keys(k, first, count, h, HK, HV, D), keys(q, first, count, h, HK, HV, D)
+    b, c = gates(beta, g, first, count, h, HV)
+    place = (chunk * HV + h).to(tl.int64) * CHUNK
+    tl.store(C + place + i, c)
+    at = (place + i)[:, None] * CHUNK + i[None, :]
+    A, inner = within(Q, K, b, c, EXACT)
+    tl.store(P + at, inner.to(KIND))
+    tl.store(T + at, (inverse(A, KIND, EXACT) * b[None, :]).to(KIND))
 
 
 @triton.jit
@@ -61,57 +57,101 @@ def _state_at(address, offset, h, e, D: tl.constexpr, DV: tl.constexpr):
     return base + h * (D * DV) + tl.arange(0, D)[:, None] * DV + e[None, :]
 
 
+@triton.jit
+def _turned(address, offset, h, e, D: tl.constexpr, DV: tl.constexpr):
+    """The same, [len(e), D]."""
+    base = (address + offset).to(tl.pointer_type(tl.float32))
+    return base + h * (D * DV) + tl.arange(0, D)[None, :] * DV + e[:, None]
+
+
 @triton.jit(do_not_specialize=["layer"])
 def _walk(
-    q, k, W, U, P, C, spans, sources, targets, layer, o,
+    q, k, v, T, P, C, spans, sources, targets, layer, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     part, h, n = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, length, chunk = tl.load(spans + 3 * n), tl.load(spans + 3 * n + 1), tl.load(spans + 3 * n + 2)
     if length == 0:
         return
+    KIND: tl.constexpr = k.dtype.element_ty
     i, d, e = tl.arange(0, CHUNK), tl.arange(0, D), part * BV + tl.arange(0, BV)
-    S = tl.zeros((D, BV), tl.float32)
+    S = tl.zeros((BV, D), tl.float32)
     source = tl.load(sources + 2 * n)
     if source != 0:
-        S = tl.load(_state_at(source, layer * tl.load(sources + 2 * n + 1), h, e, D, DV))
+        S = tl.load(_turned(source, layer * tl.load(sources + 2 * n + 1), h, e, D, DV))
     kh = h // (HV // HK)
     for start in range(0, length, CHUNK):
         live = start + i < length
         row = (first + start + i).to(tl.int64)
-        c = tl.load(C + row * HV + h, mask=live, other=0.0)
-        last = tl.load(C + (first + tl.minimum(start + CHUNK, length) - 1).to(tl.int64) * HV + h)
+        place = (chunk * HV + h).to(tl.int64) * CHUNK
+        c = tl.load(C + place + i)
+        last = tl.load(C + place + CHUNK - 1)
         of_k = (row * HK + kh)[:, None] * D + d[None, :]
         of_v = (row * HV + h)[:, None] * DV + e[None, :]
-        w = tl.load(W + (row * HV + h)[:, None] * D + d[None, :], mask=live[:, None], other=0.0)
-        u = tl.load(U + of_v, mask=live[:, None], other=0.0)
-        Q = tl.load(q + of_k, mask=live[:, None], other=0.0)
         K = tl.load(k + of_k, mask=live[:, None], other=0.0)
-        at = ((chunk * HV + h).to(tl.int64) * CHUNK + i)[:, None] * CHUNK + i[None, :]
-        inner = tl.load(P + at)
-        state = S.to(w.dtype)
-        new = u.to(tl.float32) - tl.dot(w, state, input_precision=EXACT)
-        out = tl.dot(Q, state, input_precision=EXACT) * tl.exp(c)[:, None]
-        out += tl.dot(inner, new.to(w.dtype), input_precision=EXACT)
-        tl.store(o + of_v, out.to(o.dtype.element_ty), mask=live[:, None])
-        left = (new * tl.exp(last - c)[:, None]).to(w.dtype)
-        S = S * tl.exp(last) + tl.dot(tl.trans(K), left, input_precision=EXACT)
+        V = tl.load(v + of_v, mask=live[:, None], other=0.0)
+        solve = tl.load(T + (place + i)[:, None] * CHUNK + i[None, :])
+        Q = tl.load(q + of_k, mask=live[:, None], other=0.0)
+        inner = tl.load(P + (place + i)[:, None] * CHUNK + i[None, :])
+        state, grown = S.to(KIND), tl.exp(c)[None, :]
+        new = tl.dot(tl.trans(V.to(KIND)), tl.trans(solve), input_precision=EXACT)
+        known = tl.dot(state, tl.trans(K), input_precision=EXACT) * -grown
+        new = tl.dot(known.to(KIND), tl.trans(solve), new, input_precision=EXACT)
+        out = tl.dot(state, tl.trans(Q), input_precision=EXACT) * grown
+        out = tl.dot(new.to(KIND), tl.trans(inner), out, input_precision=EXACT)
+        tl.store(o + tl.trans(of_v), out.to(o.dtype.element_ty), mask=live[None, :])
+        left = (new * tl.exp(last - c)[None, :]).to(KIND)
+        S = tl.dot(left, K, S * tl.exp(last), input_precision=EXACT)
         chunk += 1
     target = tl.load(targets + 2 * n)
     if target != 0:
-        tl.store(_state_at(target, layer * tl.load(targets + 2 * n + 1), h, e, D, DV), S)
+        tl.store(_turned(target, layer * tl.load(targets + 2 * n + 1), h, e, D, DV), S)
 
 
 @triton.jit(do_not_specialize=["layer"])
 def _fork(
     q, k, v, beta, g, spans, parents, states, layer, o,
-    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr,
-    LONG: tl.constexpr, EXACT: tl.constexpr,
+    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
+    """One chunk and no state after it: with M = P T diag(beta), o = M V + (diag(e^c) Q - M diag(e^c) K) S."""
+    n, h = tl.program_id(0), tl.program_id(1)
+    first, count = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
+    if count == 0:
+        return
+    KIND: tl.constexpr = k.dtype.element_ty
+    i = tl.arange(0, CHUNK)
+    live = i < count
+    parent = tl.load(parents + n)
+    source = tl.load(states + 2 * parent, mask=parent >= 0, other=0)
+    shift = layer * tl.load(states + 2 * parent + 1, mask=parent >= 0, other=0)
+    K, Q = keys(k, first, count, h, HK, HV, D), keys(q, first, count, h, HK, HV, D)
+    b, c = gates(beta, g, first, count, h, HV)
+    A, inner = within(Q, K, b, c, EXACT)
+    T = inverse(A, KIND, EXACT) * b[None, :]
+    M = tl.dot(inner.to(KIND), T.to(KIND), input_precision=EXACT)
+    grown = tl.exp(c)
+    known = tl.dot((M * grown[None, :]).to(KIND), K, input_precision=EXACT)
+    R = (Q.to(tl.float32) * grown[:, None] - known).to(KIND)
+    for part in range(0, DV, BV):
+        e = part + tl.arange(0, BV)
+        of_v = ((first + i).to(tl.int64) * HV + h)[:, None] * DV + e[None, :]
+        out = tl.dot(M.to(KIND), tl.load(v + of_v, mask=live[:, None], other=0.0).to(KIND), input_precision=EXACT)
+        if source != 0:
+            out += tl.dot(R, tl.load(_state_at(source, shift, h, e, D, DV)).to(KIND), input_precision=EXACT)
+        tl.store(o + of_v, out.to(o.dtype.element_ty), mask=live[:, None])
+
+
+@triton.jit(do_not_specialize=["layer"])
+def _fork_long(
+    q, k, v, beta, g, spans, parents, states, layer, o,
+    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """Several chunks: the state goes from one to the next in registers."""
     n, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, length = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
     if length == 0:
         return
+    KIND: tl.constexpr = k.dtype.element_ty
     i, e = tl.arange(0, CHUNK), part * BV + tl.arange(0, BV)
     S = tl.zeros((D, BV), tl.float32)
     parent = tl.load(parents + n)
@@ -119,30 +159,29 @@ def _fork(
         source = tl.load(states + 2 * parent)
         if source != 0:
             S = tl.load(_state_at(source, layer * tl.load(states + 2 * parent + 1), h, e, D, DV))
-    for start in range(0, length if LONG else 1, CHUNK):
+    for start in range(0, length, CHUNK):
         count = tl.minimum(length - start, CHUNK)
         live = i < count
-        b, c, T = solved(k, beta, g, first + start, count, h, HK, HV, D, EXACT)
         K = keys(k, first + start, count, h, HK, HV, D)
+        b, c = gates(beta, g, first + start, count, h, HV)
+        A, inner = within(keys(q, first + start, count, h, HK, HV, D), K, b, c, EXACT)
+        T = inverse(A, KIND, EXACT) * b[None, :]
         of_v = ((first + start + i).to(tl.int64) * HV + h)[:, None] * DV + e[None, :]
         V = tl.load(v + of_v, mask=live[:, None], other=0.0).to(tl.float32)
-        state = S.to(K.dtype)
-        known = tl.dot(K, state, input_precision=EXACT) * tl.exp(c)[:, None]
-        new = tl.dot(T, (V - known) * b[:, None], input_precision=EXACT)
+        state = S.to(KIND)
+        wanted = (V - tl.dot(K, state, input_precision=EXACT) * tl.exp(c)[:, None]).to(KIND)
+        new = tl.dot(T.to(KIND), wanted, input_precision=EXACT)
         Q = keys(q, first + start, count, h, HK, HV, D)
-        inner = seen(Q, K, c, EXACT)
         out = tl.dot(Q, state, input_precision=EXACT) * tl.exp(c)[:, None]
-        out += tl.dot(inner.to(K.dtype), new.to(K.dtype), input_precision=EXACT)
+        out += tl.dot(inner.to(KIND), new.to(KIND), input_precision=EXACT)
         tl.store(o + of_v, out.to(o.dtype.element_ty), mask=live[:, None])
-        if LONG:
-            last = tl.sum(tl.where(i == count - 1, c, 0.0), 0)
-            left = (new * tl.exp(last - c)[:, None]).to(K.dtype)
-            S = S * tl.exp(last) + tl.dot(tl.trans(K), left, input_precision=EXACT)
+        last = tl.sum(tl.where(i == count - 1, c, 0.0), 0)
+        left = (new * tl.exp(last - c)[:, None]).to(KIND)
+        S = S * tl.exp(last) + tl.dot(tl.trans(K), left, input_precision=EXACT)
 
 
-PRECISION = {torch.float32: "tf32x3"}
-"""Of fp32 products, by the type of q, k and v. With half-precision rows plain tf32 costs nothing measurable:
-what is computed from them is stored in half precision, rounded four times as coarsely."""
+EXACT = "tf32x3"
+"""Of fp32 products, where q, k and v are fp32. Products of half-precision factors are exact."""
 
 
 class Launch(NamedTuple):
@@ -153,6 +192,13 @@ class Launch(NamedTuple):
 
 
 PREPARE, WALK, FORK = Launch(4, 1), Launch(4, 3), Launch(4, 1)
+SLICE = 64
+"""Columns of a state that a walk's program holds: as few as a tensor core takes, so that programs are many."""
+
+
+def _check(*halves: Tensor) -> None:
+    if any(x.dtype not in (torch.float16, torch.float32) for x in halves):
+        raise TypeError(f"queries and keys in {' and '.join(str(x.dtype) for x in halves)}: fp16 or fp32 is needed")
 
 
 def scan(
@@ -174,22 +220,22 @@ def scan(
 
     chunks [C, 2] and spans [V, 3] (first row, rows, first chunk) int32; sources and targets [V, 2] int64: the address
     of a state [Hv, dk, dv] fp32 (0: none) and the bytes from one layer's to the next, `layer` of them further on. A
-    source may be its own target. `slices` of dv a view; None: as many as fill the device.
+    source may be its own target. `slices` of dv a view, None: of SLICE columns.
     """
     Hk, dk = k.shape[1:]
-    T, Hv, dv = v.shape
-    exact = PRECISION.get(q.dtype, "tf32")
-    W, U = k.new_empty(T, Hv, dk), v.new_empty(T, Hv, dv)
-    P = k.new_empty(len(chunks), Hv, CHUNK_ROWS, CHUNK_ROWS)
-    C = torch.empty_like(g)
-    _prepare[(len(chunks), Hv)](
-        q, k, v, beta, g, chunks, W, U, P, C,
-        HK=Hk, HV=Hv, D=dk, DV=dv, EXACT=exact, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
+    Hv, dv = v.shape[1:]
+    _check(q, k)
+    places = len(chunks), Hv, CHUNK_ROWS
+    solved, inner = k.new_empty(2, *places, CHUNK_ROWS)
+    sums = g.new_empty(places)
+    _prepare[places[:2]](
+        q, k, beta, g, chunks, solved, inner, sums,
+        HK=Hk, HV=Hv, D=dk, EXACT=EXACT, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
     )  # fmt: skip
-    slices = slices or slices_of(len(spans) * Hv, dv)
+    slices = slices or max(dv // SLICE, 1)
     _walk[(slices, Hv, len(spans))](
-        q, k, W, U, P, C, spans, sources, targets, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=exact, num_warps=WALK.warps, num_stages=WALK.stages,
+        q, k, v, solved, inner, sums, spans, sources, targets, layer, o,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT, num_warps=WALK.warps, num_stages=WALK.stages,
     )  # fmt: skip
 
 
@@ -211,21 +257,13 @@ def fork(
     `scan` (a negative parent, or address 0, is the zero state). `long` where any has more than one chunk of rows."""
     Hk, dk = k.shape[1:]
     Hv, dv = v.shape[1:]
-    exact = PRECISION.get(q.dtype, "tf32")
-    BV = min(dv, 64) if long else dv
-    _fork[(len(spans), Hv, dv // BV)](
+    _check(q, k)
+    BV = min(dv, SLICE)
+    kernel, grid = (_fork_long, (len(spans), Hv, dv // BV)) if long else (_fork, (len(spans), Hv))
+    kernel[grid](
         q, k, v, beta, g, spans, parents, states, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, LONG=long, EXACT=exact,
-        num_warps=FORK.warps, num_stages=FORK.stages,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=BV, EXACT=EXACT, num_warps=FORK.warps, num_stages=FORK.stages,
     )  # fmt: skip
-
-
-def slices_of(heads: int, dv: int) -> int:
-    """Into how many slices of dv a walk of so many heads, of all views together, is cut.
-
-    Programs of a walk are few and long: cut dv until a device of 132 multiprocessors is full, but not below 32. A
-    state wider than 64 does not fit a program's registers."""
-    return max(dv // 64, min(dv // 32, triton.next_power_of_2(triton.cdiv(128, heads))), 1)
 
 
 def gated_delta(
@@ -240,7 +278,9 @@ def gated_delta(
     initial: Sequence[Tensor] | Tensor | None,
     keep: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """As the reference; q, k and v of any float type, states fp32, dk and dv powers of two from 16 to 128."""
+    """As the reference; q, k and v of any float type (bf16 goes by way of fp16, see `triton_chunk`), states fp32, dk
+    and dv powers of two from 16 to 128."""
+    q, k = (x.half() if x.dtype == torch.bfloat16 else x for x in (q, k))
     device = v.device
     Hv, dk, dv = v.shape[1], k.shape[2], v.shape[2]
     if dk not in SIZES or dv not in SIZES:

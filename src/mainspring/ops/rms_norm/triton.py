@@ -53,7 +53,7 @@ def add_rms_norm(h: Tensor, y: Tensor | None, weight: Tensor, eps: float) -> tup
 
 def gated_rms_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> Tensor:
     T, H, D = o.shape
-    out = o.new_empty(T, H * D)
+    out = z.new_empty(T, H * D)
     block = max(1, 4096 // D)
     if T:
         _gated[(triton.cdiv(T * H, block),)](
