@@ -42,6 +42,8 @@ def test_residual_sum_norm_and_gate(parts: int, swiglu: bool) -> None:
         right = F.silu(right[:, : N // 2]) * right[:, N // 2 :]
     assert error(total, wanted) < ACCURATE
     assert error(out, right) < ACCURATE
+    if some is not None:
+        assert error(rows.norm(h, some, scale, EPS), x) < ACCURATE
 
 
 def test_gated_heads() -> None:

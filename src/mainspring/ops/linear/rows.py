@@ -9,6 +9,7 @@ next product on the residual adds up in their order: no launch of its own.
     gated(o, z, w, W):       o * rsqrt(mean o^2 + eps) * w * silu(z) a head;  x W^T, in parts
     summed(x, W):            x W^T, in parts
     plain(x, W):             x W^T
+    norm(h, parts, w):       rms(h + sum parts) (1 + w)
 
 The norm's factor is applied to the finished product, which is the same in exact arithmetic. A row's bits depend on no
 other row, and on their number only through the tile's rows (`tile`): 16, 32 or 64.
@@ -105,6 +106,27 @@ def _rows(
         acc = acc * tl.sigmoid(acc) * other
     at_out = out + (split * T + line) * N + n[None, :]
     tl.store(at_out, acc.to(out.dtype.element_ty), mask=live & (n < N)[None, :])
+
+
+@triton.jit(do_not_specialize=["P"])
+def _norm(h, parts, P, scale, out, K, eps, WIDE: tl.constexpr):
+    row, T = tl.program_id(0).to(tl.int64), tl.num_programs(0)
+    k = tl.arange(0, WIDE)
+    inside = k < K
+    x = tl.load(h + row * K + k, mask=inside, other=0.0).to(tl.float32)
+    for p in range(P):
+        x += tl.load(parts + (p * T + row) * K + k, mask=inside, other=0.0)
+    x = x.to(h.dtype.element_ty).to(tl.float32)
+    x = x * tl.rsqrt(tl.sum(x * x, 0) / K + eps) * (1.0 + tl.load(scale + k, mask=inside, other=0.0).to(tl.float32))
+    tl.store(out + row * K + k, x.to(out.dtype.element_ty), mask=inside)
+
+
+def norm(h: Tensor, parts: Tensor, scale: Tensor, eps: float) -> Tensor:
+    """[T, K] in h's type."""
+    T, K = h.shape
+    out = torch.empty_like(h)
+    _norm[(T,)](h, parts, len(parts), scale, out, K, eps, WIDE=triton.next_power_of_2(K), num_warps=4)
+    return out
 
 
 def _launch(

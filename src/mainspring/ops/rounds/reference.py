@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from mainspring.ops.rounds import ANCHOR, INDEX, KEPT, LEFT, LENGTH, READ, SIDE, TURN, WAITING
+from mainspring.ops.rounds import ANCHOR, DRAFTS, INDEX, KEPT, LEFT, LENGTH, READ, SIDE, TURN, WAITING
 
 
 class Walked(NamedTuple):
@@ -41,7 +41,7 @@ def walk(
             after[KEPT] = len(tokens)
             after[LENGTH] += len(tokens)
             after[READ] += words[WAITING]
-            after[WAITING], after[TURN] = len(tokens), 1 - words[TURN]
+            after[WAITING], after[TURN] = len(tokens) * words[DRAFTS], 1 - words[TURN]
         after[ANCHOR] = tokens[-1]
         after[INDEX] += len(tokens)
         after[LEFT] = 0 if stopped else words[LEFT] - len(tokens)

@@ -9,9 +9,8 @@ from mainspring.ops import rounds
 
 WORDS, PLAN, OUTCOME = (tl.constexpr(n) for n in (rounds.WORDS, rounds.PLAN, rounds.OUTCOME))
 STOPS = tl.constexpr(rounds.MOST_STOPS)
-ANCHOR, LENGTH, KEPT, SIDE, INDEX, LEFT, READ, WAITING, TURN = (tl.constexpr(n) for n in range(9))
-REQUEST = 2
-"""Leading words of a request: slot, drafts asked for."""
+ANCHOR, LENGTH, KEPT, SIDE, INDEX, LEFT, READ, WAITING, TURN, DRAFTS = (tl.constexpr(n) for n in range(10))
+REQUEST = tl.constexpr(rounds.REQUEST)
 _M0, _M1 = tl.constexpr(0xD2511F53), tl.constexpr(0xCD9E8D57)
 _W0, _W1 = tl.constexpr(0x9E3779B9), tl.constexpr(0xBB67AE85)
 
@@ -37,7 +36,7 @@ def _plan(
     R: tl.constexpr, PAD: tl.constexpr,
 ):  # fmt: skip
     lane = tl.program_id(0)
-    slot, asked = tl.load(request + lane * (2 + R)), tl.load(request + lane * (2 + R) + 1)
+    slot, asked = tl.load(request + lane * (REQUEST + R)), tl.load(request + lane * (REQUEST + R) + 1)
     at = words + slot.to(tl.int64) * WORDS
     left, length = tl.load(at + LEFT), tl.load(at + LENGTH)
     count = tl.where(left > 0, 1 + tl.minimum(asked, left - 1), 0).to(tl.int32)
@@ -64,14 +63,15 @@ def _plan_head(
 ):  # fmt: skip
     """Rows of the drafting head: those that wait (step 0), or the draft before."""
     lane = tl.program_id(0)
-    slot, asked = tl.load(request + lane * (2 + R)), tl.load(request + lane * (2 + R) + 1)
+    slot, asked = tl.load(request + lane * (REQUEST + R)), tl.load(request + lane * (REQUEST + R) + 1)
     at = words + slot.to(tl.int64) * WORDS
     waiting, read, turn = tl.load(at + WAITING), tl.load(at + READ), tl.load(at + TURN)
     live = tl.load(at + LEFT) > 0
     count = tl.where(live, waiting, 0)
     start = read
     if step > 0:
-        count = tl.where(live & (asked > step), 1, 0).to(tl.int64)
+        drafted = tl.load(request + lane * (REQUEST + R) + 2) > 0
+        count = tl.where(live & drafted & (asked > step), 1, 0).to(tl.int64)
         start = read + waiting + step - 1
     line = plan + lane * PLAN
     tl.store(line, slot)
@@ -94,7 +94,7 @@ def _walk(
     BLOCK: tl.constexpr, R: tl.constexpr, FORWARDED: tl.constexpr, COUNTED: tl.constexpr,
 ):  # fmt: skip
     lane = tl.program_id(0)
-    slot, asked = tl.load(request + lane * (2 + R)), tl.load(request + lane * (2 + R) + 1)
+    slot, asked = tl.load(request + lane * (REQUEST + R)), tl.load(request + lane * (REQUEST + R) + 1)
     at = words + slot.to(tl.int64) * WORDS
     left, index, side, turn = tl.load(at + LEFT), tl.load(at + INDEX), tl.load(at + SIDE), tl.load(at + TURN)
     waiting, read, length = tl.load(at + WAITING), tl.load(at + READ), tl.load(at + LENGTH)
@@ -145,7 +145,7 @@ def _walk(
             if FORWARDED:
                 tl.store(at + LENGTH, length + emitted)
                 tl.store(at + READ, read + waiting)
-                tl.store(at + WAITING, emitted.to(tl.int64))
+                tl.store(at + WAITING, emitted * tl.load(at + DRAFTS))
                 tl.store(at + TURN, 1 - turn)
             tl.store(at + ANCHOR, last.to(tl.int64))
             tl.store(at + INDEX, index + emitted)
@@ -156,7 +156,7 @@ def plan(
     words: Tensor, request: Tensor, drafts: Tensor, seeds: Tensor, *, nowhere: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """(plan [N, PLAN], tokens, positions, owners [N R] int32, uniforms [N R] fp64) of words [S, WORDS], request
-    [N, 2 + R] (slot, drafts asked for), drafts [N, R] int32 (column j the draft after row j) and seeds [S] int64.
+    [N, REQUEST + R], drafts [N, R] int32 (column j the draft after row j) and seeds [S] int64.
     Rows that are not there belong to store number `nowhere`."""
     N, R = drafts.shape
     made = torch.zeros(N, rounds.PLAN, dtype=torch.int32, device=words.device)
