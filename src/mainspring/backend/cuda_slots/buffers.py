@@ -16,7 +16,7 @@ STEP = 256
 _numbers = count()
 
 
-@dataclass
+@dataclass(eq=False)
 class Buffer:
     """rows [layers, capacity, 2, G, D], as the kernels write them."""
 

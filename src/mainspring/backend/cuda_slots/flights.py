@@ -13,7 +13,7 @@ from mainspring.backend.cuda_slots.runner import Launched
 from mainspring.backend.cuda_slots.slot import Slot
 
 
-@dataclass
+@dataclass(eq=False)
 class Lane:
     """`most_rows`: what may stand after it. `draft`: what the device's head was asked for."""
 
@@ -24,7 +24,7 @@ class Lane:
     forwarded: bool = True
 
 
-@dataclass
+@dataclass(eq=False)
 class Flight:
     """`rows` a lane of the launch; `total` of all its lanes."""
 
@@ -35,7 +35,7 @@ class Flight:
     began: float = field(default_factory=time.perf_counter)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Landed:
     """One lane's outcome, words on the host."""
 

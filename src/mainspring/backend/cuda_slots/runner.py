@@ -21,7 +21,7 @@ MOST_GRAPHS = 64
 LAUNCHES = 4
 
 
-@dataclass
+@dataclass(eq=False)
 class Launched:
     """A round under way: `wait` for it, then the outcome is there."""
 

@@ -15,7 +15,7 @@ ROOM = 512
 """Rows that a buffer grows by beyond what is asked for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Checkpoint:
     """`pending` [1, d]: the trunk's last row, for the drafting head; `logits` [V] where the prompt ended here."""
 
@@ -32,7 +32,7 @@ class Checkpoint:
         return sum(x.nbytes for x in (self.recurrent, self.conv, self.pending, self.logits) if x is not None)
 
 
-@dataclass
+@dataclass(eq=False)
 class Slot:
     """`words` are the device's as of the last round delivered; `ceiling` bounds LENGTH over all rounds under way."""
 

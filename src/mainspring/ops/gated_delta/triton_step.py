@@ -99,6 +99,9 @@ def _step(
 ):  # fmt: skip
     part, h, lane = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     slot, count = tl.load(plan + lane * PLAN), tl.load(plan + lane * PLAN + 1)
+    d, e = tl.arange(0, D), part * BV + tl.arange(0, BV)
+    for t in range(count, R):
+        tl.store(o + ((lane * R + t).to(tl.int64) * HV + h) * D + e, tl.zeros((BV,), o.dtype.element_ty))
     if count == 0:
         return
     kept, side = tl.load(plan + lane * PLAN + 2), tl.load(plan + lane * PLAN + 3)
@@ -106,7 +109,6 @@ def _step(
     CH: tl.constexpr = (2 * HK + HV) * D
     kh = h // RATIO
     shares = (h % RATIO == 0) & (part == 0)  # writes what v-heads and slices have in common
-    d, e = tl.arange(0, D), part * BV + tl.arange(0, BV)
     place = slot.to(tl.int64) * layers + layer
     at_state = states + (place * HV + h) * (D * D) + d[:, None] * D + e[None, :]
     old, new = (place * 2 + side) * B, (place * 2 + 1 - side) * B
@@ -161,7 +163,7 @@ def step(
     heads: Heads, plan: Tensor, memory: Memory, layer: int = 0,
 ) -> None:  # fmt: skip
     """projected [N R, 2 Hk d + 2 Hv d + 2 Hv] (`ops.delta_inputs`), R rows a lane, of which the plan says how many are
-    there; conv [Ch, 4] of any strides; writes o [N R, Hv d] of those rows."""
+    there; conv [Ch, 4] of any strides; writes o [N R, Hv d], zero for rows that are not there."""
     Hk, Hv, d = heads
     R, B = len(projected) // len(plan), memory.u.shape[3]
     if conv.shape[1] != MEMORY.value + 1 or R > B or len(projected) != R * len(plan):
