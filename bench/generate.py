@@ -83,7 +83,10 @@ def predicted(c: HybridConfig, slots: int, context: int) -> float:
 
 
 def floors() -> str:
-    lines = ["| step | GB | floor ms | launches | predicted ms | must / aim | others |", "|---|---:|---:|---:|---:|---|---|"]
+    lines = [
+        "| step | GB | floor ms | launches | predicted ms | must / aim | others |",
+        "|---|---:|---:|---:|---:|---|---|",
+    ]
     for case in CASES:
         c = config(case.shape)
         moved = step_bytes(c, case.slots, case.context)
@@ -101,13 +104,13 @@ def floors() -> str:
 def slots_of(case: Case) -> Any:
     """Slots of random weights, each at `context` tokens of random prompt."""
     import torch
-    from random_model import random_hybrid
+    from random_model import random_model
 
     from mainspring.backend.cuda.backend import CudaBackend
     from mainspring.backend.generation import SlotLimits, TokenRule
 
     c = config(case.shape)
-    backend = CudaBackend(random_hybrid(c, dtype=torch.bfloat16, device="cuda"))
+    backend = CudaBackend(random_model(CUDA_SHAPES[case.shape], dtype=torch.bfloat16, device="cuda"))
     slots = backend.generation(SlotLimits(case.slots, max(case.rows, 1)))
     generator = np.random.default_rng(0)
     for _ in range(case.slots):
@@ -123,7 +126,9 @@ def advance(slots: Any, case: Case, anchors: list[int]) -> list[int]:
     from mainspring.backend.generation import SlotRound
 
     parts = tuple(
-        SlotRound(slot, anchor, 1 << 30 if anchor < 0 else 1 << 29, drafts=(1,) * (case.rows - 1) if anchor >= 0 else ())
+        SlotRound(
+            slot, anchor, 1 << 30 if anchor < 0 else 1 << 29, drafts=(1,) * (case.rows - 1) if anchor >= 0 else ()
+        )
         for slot, anchor in enumerate(anchors)
     )
     return [result.tokens[-1] for result in slots.round(parts).slots]
@@ -235,7 +240,9 @@ def main(only_floors: bool, names: tuple[str, ...], repeats: int, profile: bool)
 
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     click.echo(f"commit {commit or 'unknown'}, {torch.cuda.get_device_name()}, torch {torch.__version__}, {sys.argv}")
-    click.echo("| step | device ms: median (least-most) | wall ms a round | not in the graph | floor | predicted | must / aim | others |")
+    click.echo(
+        "| step | device ms: median (least-most) | wall ms a round | not in the graph | floor | predicted | must / aim | others |"
+    )
     click.echo("|---|---|---|---:|---:|---:|---|---|")
     for case in CASES:
         if not names or case.name in names:

@@ -34,9 +34,7 @@ def right(q: torch.Tensor, gate: torch.Tensor, rows: torch.Tensor, start: int) -
     end = start + len(q)
     k, v = rows[:end].double().unbind(1)
     past = (k[:start].transpose(0, 1), v[:start].transpose(0, 1))
-    o = reference.attention(
-        q.double(), k[start:], v[start:], lengths=[len(q)], parents=[0], past=[past]
-    )
+    o = reference.attention(q.double(), k[start:], v[start:], lengths=[len(q)], parents=[0], past=[past])
     return o * gate[..., D:].double().sigmoid()
 
 

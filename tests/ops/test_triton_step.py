@@ -54,7 +54,13 @@ def test_it_is_the_recurrence_over_rounds(layer: int) -> None:
     state_after(memory, 1, kept, side) if layer == 0 else run(memory, text[:1], lines((1, 1, kept, side)), layer)
     where = {"lengths": [12], "parents": [0], "keep": True}
     q, k, v, beta, g, tails = inputs.delta_inputs(
-        text.double(), CONV.double(), A_LOG.double(), DT_BIAS.double(), heads=HEADS, history=history.double()[None], **where
+        text.double(),
+        CONV.double(),
+        A_LOG.double(),
+        DT_BIAS.double(),
+        heads=HEADS,
+        history=history.double()[None],
+        **where,
     )
     o, final = plain.gated_delta(q, k, v, beta, g, initial=start.double()[None], **where)
     assert error(torch.cat(outputs), o.flatten(1)) < 10 * ACCURATE

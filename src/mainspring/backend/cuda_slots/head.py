@@ -56,9 +56,7 @@ class DraftingHead:
         )  # fmt: skip
         return read + len(x)
 
-    def draft(
-        self, arrays: Arrays, request: Tensor, drafts: Tensor, *, steps: int, waiting: int, splits: int
-    ) -> None:
+    def draft(self, arrays: Arrays, request: Tensor, drafts: Tensor, *, steps: int, waiting: int, splits: int) -> None:
         """Read what waits, at most `waiting` rows a slot, and write drafts [N, R] for lanes whose request wants them,
         `steps` at most; none where it is 0."""
         slots = request[:, 0].long()

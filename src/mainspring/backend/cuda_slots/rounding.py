@@ -68,8 +68,7 @@ class Rounding:
         if fits and part.most == slot.words[LEFT]:
             return True
         self._flights.forget(slot)
-        if slot.words[LEFT] > 0:  # else its lane did nothing
-            slot.moved([], stopped=False, forwarded=True)
+        slot.moved([], stopped=False, forwarded=True)
         slot.ceiling, slot.waiting = slot.words[LENGTH], max(slot.words[WAITING], 1)
         self._arrays.words[slot.number].copy_(host_words(slot.words))
         return False

@@ -63,6 +63,8 @@ class Slot:
     def moved(self, tokens: list[int], *, stopped: bool, forwarded: bool) -> None:
         """As `walk` moves the device's words; no tokens: a fault, or a round thrown away."""
         w, n = self.words, len(tokens)
+        if w[LEFT] <= 0:  # its lane did nothing
+            return
         if forwarded:
             w[SIDE], w[KEPT] = 1 - w[SIDE], n
         if not n:

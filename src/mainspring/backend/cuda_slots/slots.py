@@ -36,7 +36,10 @@ class CudaSlots:
         self._head = None if mtp is None else DraftingHead(self._trunk, mtp, self._attention_layers)
         device = network.embed.device
         runner = Runner(
-            Rounds(self._trunk, self._head, self._arrays), vocab=self.vocab_size, nobody=self._arrays.nobody, device=device
+            Rounds(self._trunk, self._head, self._arrays),
+            vocab=self.vocab_size,
+            nobody=self._arrays.nobody,
+            device=device,
         )
         self._slots: dict[int, Slot] = {}
         self._rounding = Rounding(runner, self._arrays, limits, heads=mtp is not None, ahead=ahead)

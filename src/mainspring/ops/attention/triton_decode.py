@@ -95,7 +95,9 @@ def splits_of(keys: int) -> int:
     return max(1, -(-keys // SPLIT_KEYS))
 
 
-def decode(q: Tensor, gate: Tensor, *, plan: Tensor, stores: Tensor, groups: int, splits: int, layer: int = 0) -> Tensor:
+def decode(
+    q: Tensor, gate: Tensor, *, plan: Tensor, stores: Tensor, groups: int, splits: int, layer: int = 0
+) -> Tensor:
     """[N R, Hq, D]: gated outputs, zero for rows that are not there. q of the same shape; gate [N R, Hq, 2 D] with any
     row stride, its second half gates; stores [S, 2] int64: the address of a slot's rows [capacity, 2, G, D] in q's type
     and the bytes to the next layer's. `splits` are at least those of the longest slot, the round's rows included."""
