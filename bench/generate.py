@@ -4,11 +4,12 @@
     python bench/generate.py --floors        # the floors and predictions alone, anywhere
     python bench/generate.py --case 0.8B-1x1 --profile
 
-A step's time is device events around replays of its recorded round, the launches of a step predicted beside it; a round's
-is the wall clock through `GenerationBackend.round`, text unread. Bytes count each input once: weights, states read and
-written, keys and values; at COPY bytes a second.
+A step's time is device events around replays of its recorded round, the prediction beside it; a round's is the wall
+clock through `GenerationBackend.round`, text unread. Bytes count each input once: weights, states read and written, keys
+and values; at COPY bytes a second.
 """
 
+import shutil
 import statistics
 import subprocess
 import sys
@@ -104,10 +105,10 @@ def floors() -> str:
 def slots_of(case: Case) -> Any:
     """Slots of random weights, each at `context` tokens of random prompt."""
     import torch
-    from random_model import random_model
 
     from mainspring.backend.cuda.backend import CudaBackend
     from mainspring.backend.generation import SlotLimits, TokenRule
+    from random_model import random_model
 
     c = config(case.shape)
     backend = CudaBackend(random_model(CUDA_SHAPES[case.shape], dtype=torch.bfloat16, device="cuda"))
@@ -121,17 +122,30 @@ def slots_of(case: Case) -> Any:
     return slots
 
 
-def advance(slots: Any, case: Case, anchors: list[int]) -> list[int]:
-    """One round of all slots; host drafts where a block has more rows than one."""
-    from mainspring.backend.generation import SlotRound
+MOST = 1 << 30
 
-    parts = tuple(
-        SlotRound(
-            slot, anchor, 1 << 30 if anchor < 0 else 1 << 29, drafts=(1,) * (case.rows - 1) if anchor >= 0 else ()
+
+class Text:
+    """Rounds of all slots, each asked for what is left, as streams ask; host drafts where a block has several rows."""
+
+    def __init__(self, slots: Any, case: Case) -> None:
+        from mainspring.backend.generation import NO_TOKEN
+
+        self._slots, self._case = slots, case
+        self._anchors, self._left = [NO_TOKEN] * case.slots, [MOST] * case.slots
+        self.advance()
+
+    def advance(self) -> None:
+        from mainspring.backend.generation import NO_TOKEN, SlotRound
+
+        drafts = (1,) * (self._case.rows - 1)
+        parts = tuple(
+            SlotRound(slot, anchor, left, drafts=() if anchor == NO_TOKEN else drafts)
+            for slot, (anchor, left) in enumerate(zip(self._anchors, self._left, strict=True))
         )
-        for slot, anchor in enumerate(anchors)
-    )
-    return [result.tokens[-1] for result in slots.round(parts).slots]
+        for slot, result in enumerate(self._slots.round(parts).slots):
+            self._anchors[slot] = result.tokens[-1]
+            self._left[slot] -= len(result.tokens)
 
 
 def graph_ms(slots: Any, repeats: int) -> list[float]:
@@ -174,13 +188,7 @@ def measure(case: Case, repeats: int, profile: bool) -> str:
     import torch
 
     slots = slots_of(case)
-    anchors = advance(slots, case, [-1] * case.slots)
-
-    def run() -> None:
-        nonlocal anchors
-        anchors = advance(slots, case, anchors)
-
-    walls = wall_ms(run, repeats)
+    walls = wall_ms(Text(slots, case).advance, repeats)
     device = graph_ms(slots, repeats)
     if profile:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
@@ -222,7 +230,8 @@ def prompts(repeats: int) -> str:
             slots.close_slot(slot)
         slots.release(kept)
     return (
-        f"| 0.8B, prompt of {PREFILL:,} to the first token, in process | {spread(found['cold'])} | must 45, aim 25 through HTTP |\n"
+        f"| 0.8B, prompt of {PREFILL:,} to the first token, in process | {spread(found['cold'])} "
+        "| must 45, aim 25 through HTTP |\n"
         f"| exact repeat | {spread(found['repeat'])} | must 25, aim 10 through HTTP |"
     )
 
@@ -238,7 +247,8 @@ def main(only_floors: bool, names: tuple[str, ...], repeats: int, profile: bool)
         return
     import torch
 
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    git = shutil.which("git") or "git"
+    commit = subprocess.run([git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     click.echo(f"commit {commit or 'unknown'}, {torch.cuda.get_device_name()}, torch {torch.__version__}, {sys.argv}")
     click.echo(
         "| step | device ms: median (least-most) | wall ms a round | not in the graph | floor | predicted | must / aim | others |"

@@ -1,7 +1,5 @@
 """Rounds on the device: the CPU's tokens and counts, states that rejected rows were never in, rounds launched ahead."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -15,9 +13,8 @@ PROMPT = prompt()
 
 
 @pytest.fixture(autouse=True)
-def _tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     whole_tiles(monkeypatch)
-    yield
 
 
 @pytest.mark.parametrize("ahead", [True, False])

@@ -68,7 +68,8 @@ def test_every_rule_over_many_rows(kind: str) -> None:
             masks[:] = 0
         uniforms = [uniform(rule.seed, int(at) + i) for rule, at in zip(RULES, index, strict=True) for i in range(R)]
         got = choose(
-            torch.from_numpy(logits).to(DEVICE), torch.arange(len(RULES), device=DEVICE), torch.from_numpy(index).to(DEVICE),
+            torch.from_numpy(logits).to(DEVICE), torch.arange(len(RULES), device=DEVICE),
+            torch.from_numpy(index).to(DEVICE),
             torch.from_numpy(drafts).to(DEVICE), torch.tensor(uniforms, dtype=torch.float64, device=DEVICE), rules,
             masks=torch.from_numpy(masks.view(np.int32)).to(DEVICE), masked=torch.from_numpy(masked).to(DEVICE),
         ).tolist()  # fmt: skip
@@ -112,15 +113,14 @@ def test_a_new_stream_in_a_slot_has_nothing_of_the_last() -> None:
 def test_words_of_a_mask_are_read_as_the_definition_reads_them() -> None:
     mask = np.zeros(-(-V // 32), np.uint32)
     mask[0], mask[3] = 0x80000001, 0x00010000
-    rules = Rules.empty(1, DEVICE)
+    rules, nothing = Rules.empty(1, DEVICE), torch.zeros(1, dtype=torch.long, device=DEVICE)
     for id_ in np.flatnonzero(allowed(mask, V)):
         logits = torch.zeros(1, V, device=DEVICE)
         logits[0, id_] = 1.0
         logits[0, 1] = 2.0
         token = choose(
-            logits, torch.zeros(1, dtype=torch.long, device=DEVICE), torch.zeros(1, dtype=torch.long, device=DEVICE),
-            torch.zeros(1, 1, dtype=torch.int32, device=DEVICE), torch.zeros(1, dtype=torch.float64, device=DEVICE), rules,
-            masks=torch.from_numpy(mask.view(np.int32)[None]).to(DEVICE), masked=torch.ones(1, dtype=torch.bool, device=DEVICE),
+            logits, nothing, nothing, nothing.int()[None], nothing.double(), rules,
+            masks=torch.from_numpy(mask.view(np.int32)[None]).to(DEVICE), masked=nothing == 0,
         )  # fmt: skip
         assert token.item() == id_
 

@@ -78,8 +78,10 @@ def test_walk_counts_what_is_emitted() -> None:
     table = words({**START, LEFT: 9})
     seen = torch.zeros(2, 50, dtype=torch.int32, device=DEVICE)
     following = torch.zeros(2, 2, BLOCK, dtype=torch.int32, device=DEVICE)
-    kernels.walk(table, put([[0, 3, 0, 0, 0, 0, 0]]), put([[4, 4, 6, 0]]), put([4, 4, 8, 9]), stop_table([], []), following,
-                 forwarded=True, seen=seen)  # fmt: skip
+    kernels.walk(
+        table, put([[0, 3, 0, 0, 0, 0, 0]]), put([[4, 4, 6, 0]]), put([4, 4, 8, 9]), stop_table([], []), following,
+        forwarded=True, seen=seen,
+    )  # fmt: skip
     assert seen[0, [4, 8, 9]].tolist() == [2, 1, 0]
     assert not seen[1].any()
 

@@ -52,8 +52,8 @@ class CudaBackend:
         """bf16 on the current CUDA device. CheckpointError for the folder, DeviceError where there is no device."""
         device = describe().require()
         try:
-            types = {"dtype": torch.bfloat16, "device": device}
-            backend = cls(load_hybrid(path, **types), mtp=load_mtp(path, **types))
+            model = load_hybrid(path, dtype=torch.bfloat16, device=device)
+            backend = cls(model, mtp=load_mtp(path, dtype=torch.bfloat16, device=device))
             backend.warm()
             return backend
         except torch.OutOfMemoryError as error:

@@ -30,15 +30,15 @@ class Arrays:
         c, device = config, weights.device
         deltas = sum(kind != FULL for kind in c.layer_types)
         heads = Heads(c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim)
-        S = slots + 1
+        count = slots + 1
         return cls(
-            torch.zeros(S, rounds.WORDS, dtype=torch.int64, device=device),
-            torch.zeros(S, 2, dtype=torch.int64, device=device),
-            Memory.empty(S, max(deltas, 1), block, heads, weights.dtype, device),
-            weights.new_zeros(S, 2, block, c.hidden_size),
-            torch.zeros(S, 2, block, dtype=torch.int32, device=device),
-            torch.zeros(S, vocab, dtype=torch.float32, device=device),
-            Rules.empty(S, device),
+            torch.zeros(count, rounds.WORDS, dtype=torch.int64, device=device),
+            torch.zeros(count, 2, dtype=torch.int64, device=device),
+            Memory.empty(count, max(deltas, 1), block, heads, weights.dtype, device),
+            weights.new_zeros(count, 2, block, c.hidden_size),
+            torch.zeros(count, 2, block, dtype=torch.int32, device=device),
+            torch.zeros(count, vocab, dtype=torch.float32, device=device),
+            Rules.empty(count, device),
         )
 
     @property

@@ -37,8 +37,8 @@ class Buffer:
 
     def with_room(self, length: int, tokens: int) -> "Buffer":
         """A new buffer for `tokens` with the first `length` rows; its caller writes it."""
-        layers, _, _, G, D = self.rows.shape
-        grown = Buffer.empty(layers, max(tokens, length), (G, D), self.rows)
+        layers, heads, size = self.rows.shape[0], *self.rows.shape[3:]
+        grown = Buffer.empty(layers, max(tokens, length), (heads, size), self.rows)
         grown.rows[:, :length].copy_(self.rows[:, :length])
         grown.written = True
         return grown

@@ -45,9 +45,9 @@ class DraftingHead:
         x = add_rms_norm(F.linear(both, self._fc), None, self._layer.mixer_norm, self._eps)[1]
         w = cast(Attention, self._layer.mixer)
         c = self._trunk.config
-        G, D = c.num_key_value_heads, c.head_dim
+        groups, size = c.num_key_value_heads, c.head_dim
         p = F.linear(x, w.in_proj[w.queries :])
-        k, v = (part.unflatten(1, (G, D)) for part in p.split(G * D, dim=1))
+        k, v = (part.unflatten(1, (groups, size)) for part in p.split(groups * size, dim=1))
         places = torch.arange(read, read + len(x), dtype=torch.int32, device=x.device)
         angles = places.float()[:, None] * self._trunk.network.rates
         attention_inputs.store_keys_values(

@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 
 class Given(NamedTuple):
-    """On the device. request [N, REQUEST + R] int32; masks [N R, words] int32 and masked [N] bool where they are used."""
+    """On the device: request [N, REQUEST + R] int32; masks [N R, words] int32, masked [N] bool where they are used."""
 
     request: Tensor
     masks: Tensor | None

@@ -72,14 +72,14 @@ class Trunk:
 
     def _attention(self, w: Attention, p: Tensor, at: Rows, arrays: Arrays, number: int) -> Tensor:
         c = self.config
-        G, D = c.num_key_value_heads, c.head_dim
-        k, v = (part.unflatten(1, (G, D)) for part in p[:, -2 * G * D :].split(G * D, dim=1))
-        gate = p[:, : w.queries].unflatten(1, (c.num_attention_heads, 2 * D))
+        groups, size = c.num_key_value_heads, c.head_dim
+        k, v = (part.unflatten(1, (groups, size)) for part in p[:, -2 * groups * size :].split(groups * size, dim=1))
+        gate = p[:, : w.queries].unflatten(1, (c.num_attention_heads, 2 * size))
         q = attention_inputs.store_keys_values(
             k, v, w.k_norm, at.cos, at.sin, c.rms_norm_eps, owners=at.owners, places=at.positions,
             stores=arrays.stores, own=p, layer=number, x=gate, q_weight=w.q_norm,
         )  # fmt: skip
-        o = decode(q, gate, plan=at.plan, stores=arrays.stores, groups=G, splits=at.splits, layer=number)
+        o = decode(q, gate, plan=at.plan, stores=arrays.stores, groups=groups, splits=at.splits, layer=number)
         return linear.summed(o.flatten(1), w.out_proj)
 
     def logits(self, hidden: Tensor) -> Tensor:

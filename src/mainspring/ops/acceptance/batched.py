@@ -4,7 +4,8 @@ temperature, filters, penalties, bias or masks run on a GPU, and what tests run 
 The same float64 operations in the same order as `reference`; only sums run in another order and `exp` is the device's,
 so a row differs where u or top-p meets a boundary to 15 digits. Row i of a block is chosen as if drafts 0..i-1 had been
 emitted, which is so where it counts. Ranking is a stable sort of the row: 248,320 float64 with their ids, the one large
-cost; rows without top-k and top-p do without. Rows go MOST_ROWS at a time, which bounds the memory: about 0.6 GB at that vocabulary.
+cost; rows without top-k and top-p do without it. Rows go MOST_ROWS at a time, which bounds the memory: about 0.6 GB at
+that vocabulary.
 """
 
 from dataclasses import dataclass
@@ -37,10 +38,10 @@ class Rules:
 
     @classmethod
     def empty(cls, slots: int, device: torch.device | str) -> "Rules":
-        whole = {"dtype": torch.int64, "device": device}
+        numbers = torch.zeros(slots, NUMBERS, dtype=torch.float64, device=device)
+        top_k, seeds, min_tokens = torch.zeros(3, slots, dtype=torch.int64, device=device)
         return cls(
-            torch.zeros(slots, NUMBERS, dtype=torch.float64, device=device), torch.ones(slots, **whole),
-            torch.zeros(slots, **whole), torch.zeros(slots, **whole),
+            numbers, top_k + 1, seeds, min_tokens,
             torch.full((slots, MOST_STOPS), -1, dtype=torch.int32, device=device),
         )  # fmt: skip
 

@@ -78,7 +78,7 @@ def _join(
     m = tl.full((1,), LOWEST, tl.float32)
     top = tl.zeros((1,), tl.float32)
     first = (lane * G + head // RATIO).to(tl.int64) * splits
-    for split in range(0, tl.cdiv(start + inside + 1, SPLIT)):
+    for split in range(tl.cdiv(start + inside + 1, SPLIT)):
         at = (first + split) * ROWS + inside * RATIO + head % RATIO
         size = tl.load(sums + at + tl.arange(0, 1))
         new = tl.maximum(m, size)

@@ -42,15 +42,17 @@ class Memory(NamedTuple):
     decay: Tensor
 
     @classmethod
-    def empty(cls, slots: int, layers: int, block: int, heads: Heads, dtype: torch.dtype, device: torch.device) -> "Memory":  # fmt: skip
+    def empty(
+        cls, slots: int, layers: int, block: int, heads: Heads, dtype: torch.dtype, device: torch.device
+    ) -> "Memory":
         Hk, Hv, d = heads
-        wide = {"dtype": torch.float32, "device": device}
+        kind = torch.float32
         return cls(
-            torch.zeros(slots, layers, Hv, d, d, **wide),
+            torch.zeros(slots, layers, Hv, d, d, dtype=kind, device=device),
             torch.zeros(slots, layers, 2, MEMORY.value + block, heads.channels, dtype=dtype, device=device),
-            torch.zeros(slots, layers, 2, block, Hk, d, **wide),
-            torch.zeros(slots, layers, 2, block, Hv, d, **wide),
-            torch.zeros(slots, layers, 2, block, Hv, **wide),
+            torch.zeros(slots, layers, 2, block, Hk, d, dtype=kind, device=device),
+            torch.zeros(slots, layers, 2, block, Hv, d, dtype=kind, device=device),
+            torch.zeros(slots, layers, 2, block, Hv, dtype=kind, device=device),
         )
 
 

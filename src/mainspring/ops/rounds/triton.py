@@ -188,8 +188,8 @@ def walk(
     words: Tensor, request: Tensor, drafts: Tensor, chosen: Tensor, stops: Tensor, following: Tensor, *,
     forwarded: bool, seen: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Outcome [N, OUTCOME + R] int32; words and `following` move on. chosen [N R] int32, stops [S, MOST_STOPS] (-1 where
-    there is none), `seen` [S, V] int32 counts what is emitted."""
+    """Outcome [N, OUTCOME + R] int32; words and `following` move on. chosen [N R] int32, stops [S, MOST_STOPS] (-1:
+    none), `seen` [S, V] int32 counts what is emitted."""
     N, R = drafts.shape
     outcome = torch.zeros(N, rounds.OUTCOME + R, dtype=torch.int32, device=words.device)
     _walk[(N,)](
