@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from mainspring.train.arrays import Ragged, Rows, TrainingData
-from mainspring.train.batches import BESIDE, DRAWN, LEAST, MOST, WHOLE, WIDTHS, Batches, template_edges
+from mainspring.train.batches import BESIDE, DRAWN, LEAST, MANY, MOST, WHOLE, WIDTHS, Batches, template_edges
 from mainspring.train.graphs import Replayed
 from mainspring.train.network import Batch, next_token_loss
 
@@ -68,6 +68,19 @@ def test_a_group_with_a_share_is_drawn_that_much_less(data: TrainingData) -> Non
         return sum(int((plan.rows >= 0).sum()) for plan in Batches(named, seed=1, tokens=TOKENS, branches=4).epoch(0))
 
     assert count(name) == pytest.approx(share * count("rules"), rel=0.1)
+
+
+def test_look_ups_of_words_have_limits_of_their_own(data: TrainingData) -> None:
+    always = data.rows._replace(label=np.where(data.rows.behavior == 0, 0, data.rows.label).astype(np.int8))
+    found = dataclasses.replace(data, rows=always)
+    looked_up = dataclasses.replace(found, behaviors=np.array(["reply_word:tea", "persona:x", "untold"]))
+
+    def drawn(of: TrainingData) -> int:
+        plans = Batches(of, seed=1, tokens=TOKENS, branches=4).epoch(0)
+        return sum(int((of.rows.behavior[p.rows[p.rows >= 0]] == 0).sum()) for p in plans)
+
+    assert drawn(looked_up) == VIEWS < MANY["reply_word"]
+    assert abs(drawn(found) - MOST) < 5 * MOST**0.5
 
 
 def test_a_group_made_by_composition_is_drawn_whole(data: TrainingData) -> None:

@@ -47,8 +47,8 @@ def test_rare_groups_are_looked_at_whole_and_large_ones_by_behavior(data: Traini
     assert not len(rows_to_look_at(data, 2))
 
 
-def test_a_mark_weighs_judged_groups_by_their_behaviors() -> None:
-    assert mark({"edits_unseen": (0.9, 3), "persona_unseen": (0.6, 1), "edits": (0.1, 50)}) == pytest.approx(0.825)
+def test_a_mark_is_the_mean_of_judged_groups_however_many_behaviors_they_have() -> None:
+    assert mark({"edits_unseen": (0.9, 3), "persona_unseen": (0.6, 1), "edits": (0.1, 50)}) == pytest.approx(0.75)
     assert mark({"mine": (0.7, 2)}) == pytest.approx(0.7)
     assert math.isnan(mark({}))
     assert judged({"mine", "natural"}) == {"mine", "natural"}

@@ -91,6 +91,42 @@ def test_hiding_and_keeping_the_best_resume_too(config: Config, data: TrainingDa
     assert all(torch.equal(kept[name], p) for name, p in second.average.items())
 
 
+def test_the_mean_over_looks_of_the_second_half_resumes_and_may_be_the_best(
+    config: Config, data: TrainingData, tmp_path: Path
+) -> None:
+    training = dataclasses.replace(TRAINING, keep_best=True, broad=True, epochs=0.5)
+
+    def run(name: str) -> tuple[Run, list[dict[str, torch.Tensor]]]:
+        (tmp_path / name).mkdir(exist_ok=True)
+        made = Run(_trainable(config, _skeleton(config), data), data, training, tmp_path / name, "cpu")
+        seen: list[dict[str, torch.Tensor]] = []
+
+        def look(*_: object, **__: object) -> dict[str, tuple[float, int]]:
+            seen.append({key: p.clone() for key, p in made.average.items()})
+            return {"edits_unseen": (0.9 if made.average is made.broad and made.broad_of == 3 else 0.5, 3)}
+
+        made.look, made.looks = look, 8  # type: ignore[method-assign]
+        return made, seen
+
+    (whole, seen), (first, _), (second, _) = run("whole"), run("cut"), run("cut")
+    whole.train(say=lambda _: None)
+    last = whole.place.step
+    assert last > 8
+    first.train(say=lambda _: None, stop_at=last - last // 4)
+    assert 0 < first.broad_of < whole.broad_of
+    assert second.resume()
+    second.train(say=lambda _: None)
+    assert second.broad_of == whole.broad_of >= 3
+    assert all(torch.equal(p, second.broad[key]) for key, p in whole.broad.items())
+    plain = [seen[i] for i in range(len(seen) - 2 * whole.broad_of, len(seen), 2)]
+    for key, p in whole.broad.items():
+        assert torch.allclose(p, torch.stack([found[key] for found in plain]).mean(0), atol=1e-6), key
+    kept = whole.best.weights()
+    assert kept is not None
+    for key, p in kept.items():
+        assert torch.allclose(p, torch.stack([found[key] for found in plain[:3]]).mean(0), atol=1e-6), key
+
+
 def test_nothing_held_out_is_trained_on(data: TrainingData) -> None:
     trained = set(data.rows.behavior[data.rows.split == TRAIN].tolist())
     assert trained

@@ -2,7 +2,7 @@
 
 Every product ends at a barrier, so one thread that waits for a busy core holds up all: beside a noisy neighbour two
 threads fell to a third of what one kept (260 against 900 tokens/s), and the core count can't tell. A few products of a
-pass's size decide, in about 0.1 s.
+pass's size decide, in about 0.05 s: loading waits for it.
 """
 
 import time
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import torch
 
-ROWS, INNER, OUT = 512, 512, 1536
-REPEATS = 7
+ROWS, INNER, OUT = 512, 512, 1024
+REPEATS, WARM = 5, 1
 
 
 def choose_threads(available: int | None = None, timer: Callable[[int], float] | None = None) -> int:
@@ -31,10 +31,10 @@ def _median_seconds(threads: int) -> float:
     try:
         x, weight = torch.ones(ROWS, INNER), torch.ones(OUT, INNER)
         samples = []
-        for _ in range(REPEATS + 2):
+        for _ in range(REPEATS + WARM):
             started = time.perf_counter()
             torch.nn.functional.linear(x, weight)
             samples.append(time.perf_counter() - started)
-        return sorted(samples[2:])[REPEATS // 2]
+        return sorted(samples[WARM:])[REPEATS // 2]
     finally:
         torch.set_num_threads(before)

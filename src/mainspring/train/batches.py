@@ -23,6 +23,9 @@ MOST, LEAST, BESIDE = 1500, 250, 2.0  # rows of a cell an epoch: limits, and how
 # Shares of what their cells would have drawn. That another trait is absent is likely anyhow; statements seen more than
 # two or three times are learned by heart, and marks of unseen families fall (docs/scorer.md).
 DRAWN = {"persona_other": 0.2, "persona_seen": 0.25, "persona_forms": 0.3}
+# Limits of single behaviors. Whether a word stands in a text is the plainest comparison of definition and view: what
+# others build upon, and learned late or never where few rows ask for it.
+MANY = {"reply_word": 20_000, "user_word": 20_000}
 GROUP_WEIGHT = {"natural": 0.3}
 WHOLE = ("attitudes",)  # groups without those limits: a cell of theirs holds thousands of behaviors, not one
 
@@ -73,7 +76,9 @@ class Batches:
         label, groups = rows.label[self.rows].astype(np.int64), len(self.data.groups)
         cell = (behavior * 3 + label) * groups + rows.group[self.rows]
         drawn = np.array([DRAWN.get(str(name), 1.0) for name in self.data.groups])[rows.group[self.rows]]
-        wanted = np.where(label == 0, MOST, np.clip(BESIDE * present, LEAST, MOST))
+        most = np.array([MANY.get(str(name).partition(":")[0], MOST) for name in self.data.behaviors])
+        most = most[rows.behavior[self.rows]]
+        wanted = np.where(label == 0, most, np.clip(BESIDE * present, LEAST, most))
         whole = np.array([str(name) in WHOLE for name in self.data.groups])[rows.group[self.rows]]
         chance: Array = drawn * np.where(whole, 1.0, np.minimum(1.0, wanted / np.bincount(cell)[cell]))
         return chance

@@ -45,6 +45,7 @@ class Pace:
     muon: bool = False  # for the blocks' matrices: Jordan 2024; the rest stays with AdamW
     average: float = 0.997  # exponential, of the weights that are saved
     keep_best: bool = False  # end with the averaged weights that did best on held-out looks, not with the last
+    broad: bool = False  # the mean of those averages over the looks of the second half is looked at, too
     seed: int = 0
     save_every_s: float = 120.0
     quantise: bool = True

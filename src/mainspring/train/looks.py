@@ -1,7 +1,7 @@
 """Looks at held-out texts on the way: at which rows, what they come to, and the weights that did best so far.
 
 Marks of what was never trained on can fall while the training loss goes on falling, so the last weights need not be the
-ones to keep. One mark judges: the macro AUC of the JUDGED groups, each by the number of its behaviors.
+ones to keep. One mark judges: the mean of the JUDGED groups' macro AUCs.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import Tensor
 from mainspring.train.arrays import Array, TrainingData
 from mainspring.train.batches import base_numbers
 
-JUDGED = ("edits_unseen", "persona_unseen", "rules_unseen_wording")
+JUDGED = ("edits_unseen", "persona_seen", "persona_unseen", "rules_unseen_wording")
 ROWS, ROWS_BESIDE = 3000, 400  # a look takes of a judged group, and of each other one
 Found = Mapping[str, tuple[float, int]]  # group -> (macro AUC, over how many behaviors)
 
@@ -41,8 +41,8 @@ def rows_to_look_at(data: TrainingData, split: int) -> Array:
 
 def mark(found: Found) -> float:
     """NaN where nothing was found."""
-    values, counts = zip(*(found[name] for name in judged(set(found))), strict=True) if found else ((), ())
-    return float(np.average(values, weights=counts)) if sum(counts) else math.nan
+    values = [found[name][0] for name in judged(set(found))]
+    return float(np.mean(values)) if values else math.nan
 
 
 def put(state: dict[str, Any], path: Path) -> None:

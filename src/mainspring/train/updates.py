@@ -56,6 +56,7 @@ class Loop(ABC, Generic[Plan]):
         self.count = 1  # batches of the current epoch
         self.log = folder / "log.jsonl"
         self.best = Best(folder / "best.pt")
+        self.broad, self.broad_of = {name: p.clone() for name, p in self.average.items()}, 0  # a mean, of so many looks
         if gpu:
             torch.set_float32_matmul_precision("high")
             torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every shape: 0.3 s a step
@@ -139,12 +140,25 @@ class Loop(ABC, Generic[Plan]):
         return True
 
     def _look(self, progress: float, say: Say) -> None:
+        self._offer("held out", progress, say)
+        if self.pace.broad and progress >= 0.5:
+            self._broaden()
+            latest, self.average = self.average, self.broad
+            self._offer(f"mean of {self.broad_of} looks", progress, say)
+            self.average = latest
+
+    def _offer(self, what: str, progress: float, say: Say) -> None:
         found = self.look()
         best = self.best.offer(found, self.place.step, self.average)
         values = {name: value for name, (value, _) in found.items()}
         words = ", ".join(f"{k} {v:.3f}" for k, v in values.items())
-        say(f"step {self.place.step} held out: {words}" + (", the best so far" if best else ""))
-        self._note(step=self.place.step, progress=progress, held_out=values)
+        say(f"step {self.place.step} {what}: {words}" + (", the best so far" if best else ""))
+        self._note(step=self.place.step, progress=progress, **{what.partition(" of ")[0].replace(" ", "_"): values})
+
+    @torch.no_grad()
+    def _broaden(self) -> None:
+        self.broad_of += 1
+        torch._foreach_lerp_(list(self.broad.values()), list(self.average.values()), 1 / self.broad_of)
 
     def _note(self, **entry: Any) -> None:
         with self.log.open("a") as handle:
@@ -230,6 +244,8 @@ class Loop(ABC, Generic[Plan]):
         state = {
             "weights": {name: p.detach() for name, p in self.parameters.items()},
             "average": self.average,
+            "broad": self.broad,
+            "broad_of": self.broad_of,
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "place": vars(self.place),
         }
@@ -244,9 +260,10 @@ class Loop(ABC, Generic[Plan]):
         for name, p in self.parameters.items():
             p.copy_(state["weights"][name])
             self.average[name].copy_(state["average"][name])
+            self.broad[name].copy_(state["broad"][name])
         for optimiser, kept in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(kept)
-        self.place = Place(**state["place"])
+        self.place, self.broad_of = Place(**state["place"]), state["broad_of"]
         self.best.resume()
         return True
 

@@ -25,7 +25,7 @@ from mainspring.train.splits import CALIBRATION_SHARE, TEST_SHARE, TRAIN, text_s
 COUNT = 60_000  # examples to train on
 MOST_OF_A_STANCE, HELD_OF_AN_ATTITUDE = 18, 500
 WORDINGS, DENIALS, QUOTED = 4, 2, 0.4  # of a behavior, of its denial; how often one of them is a quote
-DENIED_SHARE = 0.6  # of statements that are asked about by a denial, right or wrong
+DENIED_SHARE = 0.2  # of statements that are asked about by a denial, right or wrong
 SURE, NEARLY_SURE, LIKELY = 1.0, 0.95, 0.85
 Told = tuple[Behavior, int, float]  # label, confidence
 Made = tuple[Span, list[Told]]
@@ -99,8 +99,8 @@ def _definitions(stance: Stance, *, free: bool) -> list[str]:
 
 
 def _worded(stance: Stance, rng: random.Random, frames: Sequence[str], *, free: bool = True) -> str:
-    template = rng.choice(_definitions(stance, free=free))
-    names = tuple(third_person(rng.choice(own)) for own in stance.names)
+    template = t.mixed(tuple(_definitions(stance, free=free)), rng)[0]
+    names = tuple(map(third_person, t.one(stance.names, rng)))
     if template.startswith("="):
         return t.filled(template[1:], names)
     return rng.choice(frames).format(t.filled(template, names))
@@ -203,13 +203,13 @@ def _rows(stance: Stance, rng: random.Random) -> list[Told]:
 
 def _wrong(stance: Stance, rng: random.Random) -> Told:
     chance, unsaid = rng.random(), t.unsaid(stance)
-    if chance < 0.5:
+    if chance < 0.4:
         return asked(stance.contrary), ABSENT, SURE
-    if chance < 0.65 and unsaid:
+    if chance < 0.5 and unsaid:
         return asked(rng.choice(unsaid)), ABSENT, NEARLY_SURE
     found = t.other(stance, rng)
     return asked(found.contrary if rng.random() < 0.2 else found), ABSENT, SURE
 
 
 FORMS = (_plain, _within, _two, _question, _user_says)
-FORM_SHARES = (0.55, 0.08, 0.15, 0.1, 0.12)
+FORM_SHARES = (0.7, 0.08, 0.1, 0.06, 0.06)

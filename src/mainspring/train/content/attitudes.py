@@ -24,6 +24,9 @@ HELD_TEMPLATES = 2  # the last of each list
 HELD_EVERY, HELD_AT = 6, 2  # of the objects of a domain
 PARTNERS, PURPOSES = 2, 3  # an object is compared with so many others, an act combined with so many purposes
 SIDES = (0, 1)
+# The first of a list are the plainest. They come more often: a network that can't yet tell "likes cats" from "likes
+# dogs" learns nothing at all from riddles.
+PLAIN, PLAINLY = 4, 0.6
 
 _AGREES = re.compile(r"\[([^|\]]+)\|([^\]:]+)(?::(y))?\]")
 
@@ -216,12 +219,21 @@ def kept(templates: tuple[str, ...], *, held: bool) -> tuple[str, ...]:
     return templates[-HELD_TEMPLATES:] if held else templates[:-HELD_TEMPLATES]
 
 
+def mixed(templates: tuple[str, ...], rng: random.Random) -> list[str]:
+    """In an order by chance, with a good chance for plain ones to come early."""
+    early = {text: rng.random() < PLAINLY for text in templates[:PLAIN]}
+    return sorted(templates, key=lambda text: (not early.get(text, False), rng.random()))
+
+
+def one(names: tuple[tuple[str, ...], ...], rng: random.Random) -> tuple[str, ...]:
+    """A name of each, mostly the usual one."""
+    return tuple(own[0] if rng.random() < PLAINLY else rng.choice(own) for own in names)
+
+
 def said(stance: Stance, rng: random.Random, count: int) -> list[str]:
     """At most `count` statements, no two alike, each sentence as rarely as can be."""
-    templates = list(kept(stance.attitude.said[stance.side], held=stance.topic.held))
-    rng.shuffle(templates)
-    names = list(product(*stance.names))
-    rng.shuffle(names)
+    templates = mixed(kept(stance.attitude.said[stance.side], held=stance.topic.held), rng)
+    names = [(one(stance.names, rng)), *rng.sample(found := list(product(*stance.names)), len(found))]
     texts: dict[str, None] = {}
     for turn, (at, template) in product(range(len(names)), enumerate(templates)):
         if len(texts) == count:
