@@ -73,7 +73,7 @@ def scan(repeats: int) -> None:
     for count, length in ((1, 8192), (4, 2048), (8, 1024), (8, 8192)):
         T = count * length
         q, k = (F.normalize(torch.randn(T, Hk, d, device="cuda"), dim=-1) for _ in range(2))
-        q, k, v = (q * d**-0.5).to(BF16), k.to(BF16), draw(T, Hv, d)
+        q, k, v = (x.to(BF16).half() for x in (q * d**-0.5, k, draw(T, Hv, d)))  # as the convolution leaves them
         beta, g = torch.rand(T, Hv, device="cuda"), -0.3 * torch.rand(T, Hv, device="cuda")
         chunks, first = ragged.chunk_table([length] * count)
         finals = torch.empty(count, Hv, d, d, device="cuda")
@@ -93,34 +93,34 @@ def scan(repeats: int) -> None:
             from fla.ops.gated_delta_rule import chunk_gated_delta_rule
 
             cu = torch.arange(0, T + 1, length, device="cuda")
+            given = [x[None].to(BF16) for x in (q, k, v)]
 
             def theirs() -> Tensor:
                 return chunk_gated_delta_rule(
-                    *(x[None] for x in (q, k, v)), g=g[None], beta=beta[None], scale=1.0,
+                    *given, g=g[None], beta=beta[None], scale=1.0,
                     output_final_state=True, cu_seqlens=cu,
                 )[0][0, :short]  # fmt: skip
 
             attempt("flash-linear-attention", theirs, wanted, repeats)
         o = torch.empty_like(v)
 
-        def ours(slices: int) -> Callable[[], Tensor]:
+        def ours(slices: int | None) -> Callable[[], Tensor]:
             def run() -> Tensor:
                 delta.scan(q, k, v, beta, g, o, **tables, slices=slices)
                 return o[:short]
 
             return run
 
-        kept = delta.PRECISION, delta.PREPARE, delta.WALK
-        for exact in ("tf32x3", "tf32"):
-            for prepare in ((4, 1), (8, 1)):
-                delta.PRECISION, delta.PREPARE = {BF16: exact}, delta.Launch(*prepare)
-                attempt(f"{exact} prepare {prepare} slices 4", ours(4), wanted, repeats)
-        delta.PRECISION, delta.PREPARE, delta.WALK = kept
-        for slices in (1, 2, 4, 8):
-            for walk in ((2, 2), (4, 1), (4, 2), (4, 3), (8, 2)):
-                delta.WALK = delta.Launch(*walk)
-                attempt(f"walk slices {slices} {walk}", ours(slices), wanted, repeats)
-        delta.PRECISION, delta.PREPARE, delta.WALK = kept
+        kept = delta.PREPARE, delta.WALK, delta.WIDE_WALK
+        attempt("as shipped", ours(None), wanted, repeats)
+        for prepare in ((4, 1), (4, 1, 168), (2, 1), (8, 1)):
+            delta.PREPARE = delta.Launch(*prepare)
+            attempt(f"prepare {prepare} narrow", ours(2), wanted, repeats)
+        delta.PREPARE = kept[0]
+        for slices, walk in ((2, (4, 2)), (2, (4, 3)), (2, (4, 4)), (1, (8, 2)), (1, (8, 3))):
+            delta.WALK = delta.WIDE_WALK = delta.Launch(*walk)
+            attempt(f"walk slices {slices} {walk}", ours(slices), wanted, repeats)
+        delta.PREPARE, delta.WALK, delta.WIDE_WALK = kept
 
 
 def attend(repeats: int) -> None:
@@ -220,7 +220,7 @@ def rows(repeats: int) -> None:
     p = draw(T, heads.channels + 2048 + 32)
     taps = put(ragged.tap_table([T], ragged.fresh(1, 3)))
     none = torch.zeros(0, dtype=torch.long, device="cuda")
-    conv, a, b = draw(heads.channels, 4), torch.rand(16, device="cuda"), torch.rand(16, device="cuda")
+    conv, a, b = draw(4, heads.channels).T, torch.rand(16, device="cuda"), torch.rand(16, device="cuda")
     for block in (16, 32, 64, 128):
         delta_inputs.MOST_ROWS = block
         show(
@@ -232,7 +232,7 @@ def rows(repeats: int) -> None:
         )
     h, y, w = draw(T, d), draw(T, d), torch.rand(d, device="cuda")
     show("residual, norm", lambda: norm.add_rms_norm(h, y, w, 1e-6), 4 * d)
-    o = draw(T, 16, 128)
+    o = draw(T, 16, 128, dtype=torch.float16)
     show("gated norm", lambda: norm.gated_rms_norm(o, p[:, 6144:8192], w[:128], 1e-6), 3 * 2048)
     x = draw(T, 2 * inner)
     for block in (1024, 2048, 4096):

@@ -14,6 +14,7 @@ from mainspring.backend.cuda.memory import LEAST_ROWS, MOST_ROWS, bytes_a_row, p
 from mainspring.backend.protocol import PackedPass, open_backend
 from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
+from mainspring.ops.gated_delta.triton import WIDE_HEADS
 from support.kernels import DEVICE
 from support.models import random_tokens, tiny_config, tiny_model
 from support.passes import one_pass
@@ -247,6 +248,7 @@ def test_warming_up_meets_every_variant(monkeypatch: pytest.MonkeyPatch) -> None
         (network.small, False), (network.large, False), (network.large, True),
     }  # fmt: skip
     assert all(shape.view_rows and shape.branch_rows for shape in shapes)
+    assert {shape.views * network.heads.values >= WIDE_HEADS for shape in shapes} == {False, True}
 
 
 @pytest.mark.parametrize("rows", [40, 2500])

@@ -55,7 +55,7 @@ def test_a_branch_is_the_same_in_any_company() -> None:
 
 @pytest.mark.parametrize(("D", "ratio"), [(64, 2), (256, 3)])
 def test_views_are_causal_gated_and_go_on_from_their_past(D: int, ratio: int) -> None:
-    tiling, lengths, positions = kernels.tilings(D)[0], [130, 1, 90], [0, 5, 70]
+    tiling, lengths, positions = kernels.tilings(D, 4)[1][0], [130, 1, 90], [0, 5, 70]
     q, _, _ = rows(6, lengths, D, ratio)
     gate = randn(9, len(q), 2 * ratio, 2 * D)
     stores = [randn(20 + n, n + p, 2, 2, D) for n, p in zip(lengths, positions, strict=True)]

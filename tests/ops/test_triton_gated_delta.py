@@ -65,6 +65,27 @@ def test_company_changes_no_bit() -> None:
     assert torch.equal(finals[1], final[0])
 
 
+def test_walks_may_hold_a_whole_state() -> None:
+    """As they do where heads are many; bit for bit as those that share one."""
+    inputs, _ = case(13, [70], Hk=1, Hv=2, d=128)
+    inputs = (*(x.half() for x in inputs[:3]), *inputs[3:])
+    made = {}
+    for slices in (1, 2):
+        o, final = torch.empty_like(inputs[2]), randn(0, 2, 128, 128)
+        kernels.scan(
+            *inputs, o, slices=slices,
+            chunks=torch.tensor([[0, 64], [64, 6]], dtype=torch.int32, device=DEVICE),
+            spans=torch.tensor([[0, 70, 0]], dtype=torch.int32, device=DEVICE),
+            sources=torch.zeros(1, 2, dtype=torch.long, device=DEVICE),
+            targets=torch.tensor([[final.data_ptr(), 0]], device=DEVICE),
+        )  # fmt: skip
+        made[slices] = o, final
+    right = wanted(inputs, None, lengths=[70], parents=[-1], keep=True)
+    for wide, narrow, plain in zip(made[1], made[2], right, strict=True):
+        assert torch.equal(wide, narrow)
+        assert error(wide.view_as(plain), plain) < 1e-3
+
+
 def test_keys_in_bf16_are_refused() -> None:
     """Their products would be rounded eight times as coarsely as those of fp16."""
     inputs, _ = case(0, [3])

@@ -24,6 +24,7 @@ from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid, load_mtp
 from mainspring.model.mtp import MtpHead
 from mainspring.ops.attention import tiles
+from mainspring.ops.gated_delta.triton import WIDE_HEADS
 from mainspring.ops.ragged import CHUNK_ROWS
 
 _NUMERICS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -64,10 +65,15 @@ class CudaBackend:
         """Compile every kernel that a pass of this model can need, so that none is compiled in the middle of one.
 
         Half a minute the first time on a machine; the compiler keeps what it made. Variants follow from whether a
-        branch has more than one chunk, whether a view is long enough for its keys to be cut, and how many rows there
-        are.
+        branch has more than one chunk, whether a view is long enough for its keys to be cut, and how many rows and
+        views there are.
         """
-        for views, length, rows in ((1, 600, 1), (1, tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1), (2, SMALL_ROWS // 2, 1)):
+        many = -(-WIDE_HEADS // self._network.heads.values)
+        for views, length, rows in (
+            (1, 1, 1),
+            (1, tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1),
+            (many, SMALL_ROWS // many + 1, 1),
+        ):
             zeros, one = np.zeros(max(length, rows), np.int64), np.ones(1, np.int64)
             job = Job([zeros[:length]] * views, [None] * views, zeros[:rows], one * rows, one - 1, one, one)
             self._runner.launch(job, exact(job, self._network.grid(job)))

@@ -54,7 +54,8 @@ def describe() -> Description:
         lines.append(f"kernels: triton {triton.__version__}; matrix products: cuBLAS")
     except ImportError:
         problem = "the triton package is missing; torch's CUDA wheels for Linux bring it"
-    lines.append(problem or "numbers: bf16 weights and activations, fp32 norms, gates, states and sums")
+    numbers = "numbers: bf16 weights and activations, fp16 inside the delta rule, fp32 norms, gates, states and sums"
+    lines.append(problem or numbers)
     return Description(properties.name, tuple(lines), problem)
 
 

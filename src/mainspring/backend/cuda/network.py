@@ -23,7 +23,6 @@ from mainspring.ops.delta_inputs import Heads
 from mainspring.ops.delta_inputs import triton as delta_inputs
 from mainspring.ops.gated_delta import triton as gated_delta
 from mainspring.ops.label_logits.triton import label_logits
-from mainspring.ops.linear.triton import linear
 from mainspring.ops.rms_norm.triton import add_rms_norm, gated_rms_norm
 from mainspring.ops.swiglu.triton import swiglu
 
@@ -79,8 +78,9 @@ class Network:
         self.norm = model.norm.weight
         self.layers = [_layer(cast(Block, block)) for block in model.blocks]
         self.heads = Heads(c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim)
-        self.tilings = {self._grid(*pair): pair for pair in (attention.SMALL, attention.tilings(c.head_dim))}
-        self.small, self.large = self.tilings
+        few, many = attention.tilings(c.head_dim, self.embed.element_size())
+        self.small, self.large = self._grid(*few), self._grid(*many)
+        self.tilings = {self.small: few, self.large: many}
         R = c.rotary_dim
         self.rates = c.rope_theta ** (-torch.arange(0, R, 2, device=self.embed.device, dtype=torch.float32) / R)
 
@@ -117,7 +117,7 @@ class Network:
             if final:
                 h = h.index_select(0, t.last_rows)
             h, x = add_rms_norm(h, y, layer.mlp_norm, eps)
-            y = linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
+            y = F.linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
         return label_logits(h if y is None else h + y, self.norm, self.head, t.label_rows, t.label_ids, eps)
 
     def _delta(self, w: Delta, x: Tensor, t: SimpleNamespace, shape: Shape, number: int, final: bool) -> Tensor:
@@ -141,7 +141,7 @@ class Network:
         z = p[:, channels : channels + self.config.value_dim]
         if final:
             o, z = (part.index_select(0, t.last_rows) for part in (o, z))
-        return linear(gated_rms_norm(o, z, w.norm, self.config.rms_norm_eps), w.out_proj)
+        return F.linear(gated_rms_norm(o, z, w.norm, self.config.rms_norm_eps), w.out_proj)
 
     def _attention(
         self, w: Attention, x: Tensor, rotary: tuple[Tensor, Tensor], t: SimpleNamespace, shape: Shape, number: int,
@@ -176,7 +176,7 @@ class Network:
                 q[n:], o[n:], gate=gate[n:], items=items, first=first, last=last, own=own, table=table,
                 split=shape.split, tiling=for_branches, **common,
             )  # fmt: skip
-        return linear(o.flatten(1), w.out_proj)
+        return F.linear(o.flatten(1), w.out_proj)
 
 
 def _layer(block: Block) -> Layer:

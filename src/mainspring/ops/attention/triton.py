@@ -38,13 +38,13 @@ class Tiling(NamedTuple):
         return self.rows // ratio
 
 
-SMALL = Tiling(64, 64, 4, 2), Tiling(64, 64, 4, 2)
-"""Of views and of branches, where there are few: more programs, each of less work."""
-
-
-def tilings(D: int) -> tuple[Tiling, Tiling]:
-    """Of views and of branches, where there are many."""
-    return (Tiling(128, 64, 8, 2),) * 2 if D > 128 else (Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3))
+def tilings(D: int, element: int) -> tuple[tuple[Tiling, Tiling], tuple[Tiling, Tiling]]:
+    """Of views and of branches: where rows are few (more programs, each of less work), and where they are many; for
+    heads of D values of `element` bytes, in 227 KB of shared memory."""
+    if D * element > 512:
+        return ((Tiling(64, 32, 4, 1),) * 2,) * 2
+    few = (Tiling(64, 64, 4, 2),) * 2
+    return few, (Tiling(128, 64, 8, 2),) * 2 if D > 128 else (Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 3))
 
 
 @triton.jit
@@ -192,7 +192,8 @@ def attend(
     _attend[(len(items), groups)](
         q, gated, gated.stride(0), items, first, last, stores, layer, own, out, parts, sums,
         D**-0.5 * math.log2(math.e),
-        KEYS=tiling.keys, CAUSAL=causal, EXACT=EXACT, num_warps=tiling.warps, num_stages=tiling.stages, **shape,
+        KEYS=tiling.keys, CAUSAL=causal, EXACT=EXACT, **shape,
+        num_warps=tiling.warps, num_stages=tiling.stages,
     )  # fmt: skip
     if table is not None and split:
         _join[(len(table), groups)](gated, gated.stride(0), table, out, parts, sums, num_warps=8, **shape)
@@ -216,7 +217,7 @@ def attention(
         raise ValueError(f"head_dim {D}: known are 16, 32, 64, 128, 256")
     if any(a > b for a, b in pairwise(parents)):
         raise ValueError("sequences must come in the order of their parents")
-    _, tiling = tilings(D)
+    _, (_, tiling) = tilings(D, q.element_size())
     kept = [torch.stack([x.transpose(0, 1) for x in pair], dim=1).contiguous() for pair in past]
     long = np.asarray(lengths, np.int64)
     first = np.repeat(ragged.starts(long)[:-1], long).astype(np.int32)

@@ -10,7 +10,8 @@ With c = cumsum(g) inside a chunk, D_ij = exp(c_i - c_j) for i >= j and T = (I +
 A walk holds S^T in registers for a whole view, so that state and new values are left factors of every product, where
 tensor cores take them from registers: nothing but what was loaded passes through shared memory, and no chunk's state
 through memory. Slices of dv are independent, so how many there are changes the schedule, not the numbers, and nothing
-depends on what else is in the pass. What happens inside a chunk is in `triton_chunk`.
+depends on what else is in the pass. What happens inside a chunk is in `triton_chunk`, what a branch does in
+`triton_fork`.
 
 Roofline a chunk and v-head of d = 128, half precision: prepare reads 32 KB and writes 16, walk reads 64 and writes 16;
 13 MFLOP. T V and T K, which others keep instead of T, would be 24 KB more to write and to read again.
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from mainspring.ops import ragged
 from mainspring.ops.gated_delta.triton_chunk import CHUNK, gates, inverse, keys, within
+from mainspring.ops.gated_delta.triton_fork import _fork, _fork_long
 from mainspring.ops.ragged import CHUNK_ROWS
 
 SIZES = (16, 32, 64, 128)
@@ -51,15 +53,8 @@ def _prepare(q, k, beta, g, chunks, T, P, C, HK: tl.constexpr, HV: tl.constexpr,
 
 
 @triton.jit
-def _state_at(address, offset, h, e, D: tl.constexpr, DV: tl.constexpr):
-    """Pointers [D, len(e)] into a state [Hv, D, DV] fp32."""
-    base = (address + offset).to(tl.pointer_type(tl.float32))
-    return base + h * (D * DV) + tl.arange(0, D)[:, None] * DV + e[None, :]
-
-
-@triton.jit
 def _turned(address, offset, h, e, D: tl.constexpr, DV: tl.constexpr):
-    """The same, [len(e), D]."""
+    """Pointers [len(e), D] into a state [Hv, D, DV] fp32, turned."""
     base = (address + offset).to(tl.pointer_type(tl.float32))
     return base + h * (D * DV) + tl.arange(0, D)[None, :] * DV + e[:, None]
 
@@ -108,78 +103,6 @@ def _walk(
         tl.store(_turned(target, layer * tl.load(targets + 2 * n + 1), h, e, D, DV), S)
 
 
-@triton.jit(do_not_specialize=["layer"])
-def _fork(
-    q, k, v, beta, g, spans, parents, states, layer, o,
-    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
-    """One chunk and no state after it: with M = P T diag(beta), o = M V + (diag(e^c) Q - M diag(e^c) K) S."""
-    n, h = tl.program_id(0), tl.program_id(1)
-    first, count = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
-    if count == 0:
-        return
-    KIND: tl.constexpr = k.dtype.element_ty
-    i = tl.arange(0, CHUNK)
-    live = i < count
-    parent = tl.load(parents + n)
-    source = tl.load(states + 2 * parent, mask=parent >= 0, other=0)
-    shift = layer * tl.load(states + 2 * parent + 1, mask=parent >= 0, other=0)
-    K, Q = keys(k, first, count, h, HK, HV, D), keys(q, first, count, h, HK, HV, D)
-    b, c = gates(beta, g, first, count, h, HV)
-    A, inner = within(Q, K, b, c, EXACT)
-    T = inverse(A, KIND, EXACT) * b[None, :]
-    M = tl.dot(inner.to(KIND), T.to(KIND), input_precision=EXACT)
-    grown = tl.exp(c)
-    known = tl.dot((M * grown[None, :]).to(KIND), K, input_precision=EXACT)
-    R = (Q.to(tl.float32) * grown[:, None] - known).to(KIND)
-    for part in range(0, DV, BV):
-        e = part + tl.arange(0, BV)
-        of_v = ((first + i).to(tl.int64) * HV + h)[:, None] * DV + e[None, :]
-        out = tl.dot(M.to(KIND), tl.load(v + of_v, mask=live[:, None], other=0.0).to(KIND), input_precision=EXACT)
-        if source != 0:
-            out += tl.dot(R, tl.load(_state_at(source, shift, h, e, D, DV)).to(KIND), input_precision=EXACT)
-        tl.store(o + of_v, out.to(o.dtype.element_ty), mask=live[:, None])
-
-
-@triton.jit(do_not_specialize=["layer"])
-def _fork_long(
-    q, k, v, beta, g, spans, parents, states, layer, o,
-    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
-    """Several chunks: the state goes from one to the next in registers."""
-    n, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    first, length = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
-    if length == 0:
-        return
-    KIND: tl.constexpr = k.dtype.element_ty
-    i, e = tl.arange(0, CHUNK), part * BV + tl.arange(0, BV)
-    S = tl.zeros((D, BV), tl.float32)
-    parent = tl.load(parents + n)
-    if parent >= 0:
-        source = tl.load(states + 2 * parent)
-        if source != 0:
-            S = tl.load(_state_at(source, layer * tl.load(states + 2 * parent + 1), h, e, D, DV))
-    for start in range(0, length, CHUNK):
-        count = tl.minimum(length - start, CHUNK)
-        live = i < count
-        K = keys(k, first + start, count, h, HK, HV, D)
-        b, c = gates(beta, g, first + start, count, h, HV)
-        A, inner = within(keys(q, first + start, count, h, HK, HV, D), K, b, c, EXACT)
-        T = inverse(A, KIND, EXACT) * b[None, :]
-        of_v = ((first + start + i).to(tl.int64) * HV + h)[:, None] * DV + e[None, :]
-        V = tl.load(v + of_v, mask=live[:, None], other=0.0).to(tl.float32)
-        state = S.to(KIND)
-        wanted = (V - tl.dot(K, state, input_precision=EXACT) * tl.exp(c)[:, None]).to(KIND)
-        new = tl.dot(T.to(KIND), wanted, input_precision=EXACT)
-        Q = keys(q, first + start, count, h, HK, HV, D)
-        out = tl.dot(Q, state, input_precision=EXACT) * tl.exp(c)[:, None]
-        out += tl.dot(inner.to(KIND), new.to(KIND), input_precision=EXACT)
-        tl.store(o + of_v, out.to(o.dtype.element_ty), mask=live[:, None])
-        last = tl.sum(tl.where(i == count - 1, c, 0.0), 0)
-        left = (new * tl.exp(last - c)[:, None]).to(KIND)
-        S = S * tl.exp(last) + tl.dot(tl.trans(K), left, input_precision=EXACT)
-
-
 EXACT = "tf32x3"
 """Of fp32 products, where q, k and v are fp32. Products of half-precision factors are exact."""
 
@@ -189,11 +112,19 @@ class Launch(NamedTuple):
 
     warps: int
     stages: int
+    registers: int | None = None
 
 
-PREPARE, WALK, FORK = Launch(4, 1), Launch(4, 3), Launch(4, 1)
-SLICE = 64
-"""Columns of a state that a walk's program holds: as few as a tensor core takes, so that programs are many."""
+PREPARE, WALK, FORK = Launch(4, 1, 168), Launch(4, 3), Launch(4, 1)
+WIDE_WALK = Launch(8, 3)
+EXACT_WALK = Launch(4, 1)
+"""Of fp32: a chunk takes twice the shared memory."""
+SLICE, WIDE = 64, 128
+"""Columns of a state that a walk's program holds: as few as a tensor core takes, so that programs are many, or, where
+there are so many anyway that each multiprocessor has one, twice as many, so that a chunk is read once."""
+WIDE_HEADS = 128
+"""Heads, of all views together, from which walks are wide. A program's columns know nothing of each other, so the
+numbers are the same."""
 
 
 def _check(*halves: Tensor) -> None:
@@ -220,7 +151,7 @@ def scan(
 
     chunks [C, 2] and spans [V, 3] (first row, rows, first chunk) int32; sources and targets [V, 2] int64: the address
     of a state [Hv, dk, dv] fp32 (0: none) and the bytes from one layer's to the next, `layer` of them further on. A
-    source may be its own target. `slices` of dv a view, None: of SLICE columns.
+    source may be its own target. `slices` of dv a view, None: by how many heads there are.
     """
     Hk, dk = k.shape[1:]
     Hv, dv = v.shape[1:]
@@ -230,12 +161,17 @@ def scan(
     sums = g.new_empty(places)
     _prepare[places[:2]](
         q, k, beta, g, chunks, solved, inner, sums,
-        HK=Hk, HV=Hv, D=dk, EXACT=EXACT, num_warps=PREPARE.warps, num_stages=PREPARE.stages,
+        HK=Hk, HV=Hv, D=dk, EXACT=EXACT,
+        num_warps=PREPARE.warps, num_stages=PREPARE.stages, maxnreg=PREPARE.registers,
     )  # fmt: skip
-    slices = slices or max(dv // SLICE, 1)
+    half = q.dtype != torch.float32
+    wide = half and dv >= WIDE and len(spans) * Hv >= WIDE_HEADS if slices is None else dv // slices >= WIDE
+    slices = slices or max(dv // (WIDE if wide else SLICE), 1)
+    launch = (WIDE_WALK if wide else WALK) if half else EXACT_WALK
     _walk[(slices, Hv, len(spans))](
         q, k, v, solved, inner, sums, spans, sources, targets, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT, num_warps=WALK.warps, num_stages=WALK.stages,
+        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT,
+        num_warps=launch.warps, num_stages=launch.stages,
     )  # fmt: skip
 
 
