@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mainspring.ops.linear import rows
+from mainspring.ops.linear import triton_rows as rows
 from mainspring.ops.rms_norm import reference as norms
 from support.kernels import ACCURATE, error, randn
 

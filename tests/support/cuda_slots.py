@@ -14,7 +14,7 @@ from mainspring.backend.torch_cpu import TorchBackend
 from mainspring.backend.torch_slots.slots import TorchSlots
 from mainspring.model.mtp import MtpHead
 from mainspring.model.saving import initialise
-from mainspring.ops.linear import rows
+from mainspring.ops.linear import triton_rows as rows
 from support.kernels import DEVICE
 from support.models import random_tokens, tiny_config, tiny_model
 

@@ -20,7 +20,7 @@ from mainspring.model.mtp import MtpHead
 from mainspring.ops import rounds
 from mainspring.ops.acceptance.triton import largest
 from mainspring.ops.attention_inputs import triton as attention_inputs
-from mainspring.ops.linear import rows as linear
+from mainspring.ops.linear import triton_rows as linear
 from mainspring.ops.rms_norm.triton import add_rms_norm
 from mainspring.ops.rounds.triton import plan_head
 

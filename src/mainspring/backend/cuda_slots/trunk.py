@@ -17,7 +17,7 @@ from mainspring.backend.protocol import IntArray
 from mainspring.ops.attention.triton_decode import decode
 from mainspring.ops.attention_inputs import triton as attention_inputs
 from mainspring.ops.gated_delta.triton_step import step
-from mainspring.ops.linear import rows as linear
+from mainspring.ops.linear import triton_rows as linear
 from mainspring.ops.rms_norm.triton import add_rms_norm
 from mainspring.ops.swiglu.triton import swiglu
 

@@ -1,12 +1,12 @@
 """One decode or verify step, prefill and rounds on one CUDA device beside their floors: random weights, no text.
 
-    python bench/generate.py                 # every row of the table in ADR 22, on a device
-    python bench/generate.py --floors        # the floors and predictions alone, anywhere
-    python bench/generate.py --case 0.8B-1x1 --profile
+    python bench/generate_gpu.py                 # every row of the table in ADR 22, on a device
+    python bench/generate_gpu.py --floors        # the floors and predictions alone, anywhere
+    python bench/generate_gpu.py --case 0.8B-1x1 --profile
 
 A step's time is device events around replays of its recorded round, the prediction beside it; a round's is the wall
-clock through `GenerationBackend.round`, text unread. Bytes count each input once: weights, states read and written, keys
-and values; at COPY bytes a second.
+clock through `GenerationBackend.round`, text unread. Bytes count each input once: weights, states read and written,
+keys and values; at COPY bytes a second.
 """
 
 import shutil
@@ -248,10 +248,13 @@ def main(only_floors: bool, names: tuple[str, ...], repeats: int, profile: bool)
     import torch
 
     git = shutil.which("git") or "git"
-    commit = subprocess.run([git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(  # noqa: S603
+        [git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+    ).stdout.strip()
     click.echo(f"commit {commit or 'unknown'}, {torch.cuda.get_device_name()}, torch {torch.__version__}, {sys.argv}")
     click.echo(
-        "| step | device ms: median (least-most) | wall ms a round | not in the graph | floor | predicted | must / aim | others |"
+        "| step | device ms: median (least-most) | wall ms a round | not in the graph | floor | predicted "
+        "| must / aim | others |"
     )
     click.echo("|---|---|---|---:|---:|---:|---|---|")
     for case in CASES:
