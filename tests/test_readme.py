@@ -28,7 +28,14 @@ def blocks(language: str) -> list[str]:
 
 FLEET = [block for block in blocks("sh") if "mainspring router --listen" in block]
 SERVE = [block for block in blocks("sh") if "mainspring serve &" in block]
-LINES = [line for block in blocks("sh") if block not in [*FLEET, *SERVE] for line in block.splitlines() if line.strip()]
+WRITE = [block for block in blocks("sh") if "mainspring serve a-model &" in block]
+LINES = [
+    line
+    for block in blocks("sh")
+    if block not in [*FLEET, *SERVE, *WRITE]
+    for line in block.splitlines()
+    if line.strip()
+]
 COMMANDS = [shlex.split(line, comments=True) for line in LINES]
 
 
@@ -102,36 +109,55 @@ def test_a_fleet_starts_as_typed(tmp_path: Path) -> None:
     assert codes == [0, 0]
 
 
-def test_serving_works_as_typed(tmp_path: Path) -> None:
-    """Every request gets JSON; the first may come before the node has joined and is asked again, as its answer says."""
-    (block,) = SERVE
+def replies(block: str, folder: Path) -> list[str]:
+    """What each of the block's curls got from the server that its first line starts, on a free port."""
     first, rest = block.split("\n", 1)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", *shlex.split(first.removesuffix("&")), "--port", str(port), "--threads", "1"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)  # noqa: S603
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)  # noqa: S603
+    found = []
     try:
         until = time.monotonic() + 120
-        while b"serves at" not in (tmp_path / "log").read_bytes():
-            assert time.monotonic() < until, (tmp_path / "log").read_text()
-            assert process.poll() is None, (tmp_path / "log").read_text()
+        while b"serves at" not in (folder / "log").read_bytes():
+            assert time.monotonic() < until, (folder / "log").read_text()
+            assert process.poll() is None, (folder / "log").read_text()
             time.sleep(0.1)
-        asked = rest.replace(":8000", f":{port}").split("\ncurl")
-        replies = []
-        for text in asked:
+        for text in rest.replace(":8000", f":{port}").split("\ncurl"):
             line = text if text.startswith("curl") else f"curl{text}"
             done = subprocess.run(shlex.split(line), capture_output=True, check=True, timeout=60)  # noqa: S603
-            replies.append(json.loads(done.stdout))
-        assert [row["id"] for row in replies[0]["results"]] == ["made-up"]
-        assert set(replies[1]["answers"]["topic"]["probabilities"]) == {"delivery", "price"}
-        assert replies[2]["status"] == "ready"
+            found.append(done.stdout.decode())
     finally:
         process.terminate()
         code = process.wait(60)
     assert code == 0
+    return found
+
+
+def test_serving_works_as_typed(tmp_path: Path) -> None:
+    """Every request gets JSON; the first may come before the node has joined and is asked again, as its answer says."""
+    (block,) = SERVE
+    found = [json.loads(text) for text in replies(block, tmp_path)]
+    assert [row["id"] for row in found[0]["results"]] == ["made-up"]
+    assert set(found[1]["answers"]["topic"]["probabilities"]) == {"delivery", "price"}
+    assert found[2]["status"] == "ready"
+
+
+def test_generating_works_as_typed(tmp_path: Path) -> None:
+    (block,) = WRITE
+    write_tiny_model(tmp_path / "a-model")
+    whole, events, message = replies(block, tmp_path)
+    chat = json.loads(whole)
+    assert chat["object"] == "chat.completion"
+    assert 1 <= chat["usage"]["completion_tokens"] <= 100
+    assert events.rstrip().endswith("data: [DONE]")
+    chunks = [json.loads(line.removeprefix("data: ")) for line in events.splitlines() if line.startswith("data: {")]
+    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert chunks[-1]["usage"]["completion_tokens"] <= 20
+    assert json.loads(message)["usage"]["output_tokens"] <= 50
 
 
 def test_extras_and_links_exist() -> None:

@@ -1,12 +1,16 @@
 """Greedy text with drafts is greedy text without, alone and in company: bit for bit in deterministic mode."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from mainspring.backend.generation import NO_TOKEN, SlotRound, TokenRule
+from mainspring.backend.torch_slots import network
 from mainspring.backend.torch_slots.slots import TorchSlots
 from mainspring.engine.sampling import Sampling
+from mainspring.errors import DeviceError
 from support.slots import bits, one, opened, plain, prompt, same, tiny_slots
 
 COUNT = 40
@@ -107,3 +111,13 @@ def test_it_is_the_plain_loop_but_for_near_ties() -> None:
             loop = PlainLoop(model)
             logits = loop.advance(model.new_state(), np.concatenate([tokens, wanted[:parted]]))
             assert np.sort(logits)[-1] - logits[text[parted]] < 1e-4
+
+
+def test_products_that_depend_on_a_rows_place_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def uneven(module: Any, x: torch.Tensor, least: int) -> Any:
+        return module(x + 1e-7 * torch.arange(len(x))[:, None])
+
+    monkeypatch.setattr(network, "product", uneven)
+    tiny_slots()
+    with pytest.raises(DeviceError, match="row's place"):
+        tiny_slots(deterministic=True)

@@ -135,6 +135,20 @@ def test_checkpoints_are_refused_off_the_grid_and_after_rounds() -> None:
         slots.save(slot)
 
 
+@pytest.mark.parametrize("kind", ["full_attention", "linear_attention"])
+def test_networks_of_one_kind_of_layer(kind: str) -> None:
+    slots = tiny_slots(model=tiny_model(0, layer_types=[kind] * 4))
+    slot = slots.open_slot(drafting=False)
+    (kept,) = slots.prefill_slot(slot, PROMPT, saves=(256,))
+    wanted = bits(slots, slot)
+    again = slots.open_slot(drafting=False)
+    slots.restore(again, kept)
+    slots.prefill_slot(again, PROMPT[256:])
+    assert same(bits(slots, again), wanted)
+    token = one(slots, again).tokens[-1]
+    assert one(slots, again, token, drafts=(1, 2)).fault is None
+
+
 # ---------------------------------------------------------------- the attention alone
 
 

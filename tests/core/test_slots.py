@@ -45,6 +45,29 @@ def test_a_stream_that_would_slow_the_others_below_their_rate_is_refused_at_once
     assert isinstance(desk.submit(generate("again", prompt=100, tokens=100))[0], Admit)
 
 
+def test_streams_that_took_less_than_they_might_have_keep_nobody_out() -> None:
+    """Each may have 1,000 tokens and takes 60, each in 30 ms: a slot comes free in two seconds and is waited for."""
+    desk = Desk(node(limits=Limits(slots=2), round_cost=ROUND))
+    for turn in range(10):
+        opened(desk, 2, "standard", tokens=1000)
+        if turn == 0:
+            assert isinstance(desk.submit(generate("early", "standard", prompt=100, tokens=1000))[0], Refuse)
+        for serial in range(2):
+            desk.tell(LeaseEnded("n", 0, f"g{serial}", 60), desk.now + 0.9)
+    opened(desk, 2, "standard", tokens=1000)
+    assert isinstance(desk.submit(generate("unheard", "standard", prompt=100, tokens=1000))[0], Refuse), (
+        "15 s at 0.25 s"
+    )
+    for serial in range(2):
+        desk.tell(LeaseProgress("n", 0, f"g{serial}", 32), desk.now + 0.48)
+    assert isinstance(desk.submit(generate("late", "standard", prompt=100, tokens=1000))[0], Admit)
+    for serial in range(2):
+        desk.tell(LeaseProgress("n", 0, f"g{serial}", 500))
+    assert isinstance(desk.submit(generate("later", "standard", prompt=100, tokens=1000))[0], Admit), (
+        "one that takes more than its like is taken to end soon"
+    )
+
+
 def test_a_class_in_no_hurry_waits_for_the_slot_instead() -> None:
     desk = Desk(node(limits=SLOTS, round_cost=ROUND))
     opened(desk, 9)
@@ -132,3 +155,15 @@ def until(arrivals: Iterator[tuple[float, Request]], end_s: float) -> Iterator[t
         if when >= end_s:
             return
         yield when, request
+
+
+@pytest.mark.parametrize(("held", "starts"), [(640, 640), (700, 700), (900, 700)])
+def test_a_prompt_goes_on_from_where_the_node_keeps_it_and_not_from_where_its_key_says(held: int, starts: int) -> None:
+    desk = Desk(node(limits=SLOTS, round_cost=ROUND, keys=(("turn", held),)))
+    desk.submit(generate("g", prompt=1000, prefix_keys=(("turn", 700),)))
+    [part] = desk.passes()[0].parts
+    assert (part.view_from, part.prefix, part.view_to) == (starts, "turn", 1000)
+    desk.submit(generate("whole", "standard", prompt=700, view_key="turn"))
+    desk.finish(desk.passes()[0])
+    [part] = desk.passes()[1].parts
+    assert (part.view_from, part.opens_lease) == (starts, True)

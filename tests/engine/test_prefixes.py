@@ -90,6 +90,16 @@ def test_marks_are_kept_on_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     assert streams.changes() == ([], [b"turn", b"end"])
 
 
+def test_what_was_kept_for_another_reason_is_named_later() -> None:
+    streams = tiny_streams()
+    streams.changes()
+    run(streams, SPEC)
+    assert streams.changes() == ([], [])
+    run(streams, replace(SPEC, marks=((130, b"turn"),)))
+    assert streams.changes() == ([(b"turn", 128)], [])
+    assert run(streams, replace(SPEC, tokens=PROMPT[128:], resume=b"turn")).tokens["a"] == PLAIN[:30]
+
+
 def test_a_stream_resumes_by_an_outside_key() -> None:
     streams = tiny_streams()
     tokens = prompt(3, 300)
@@ -149,11 +159,13 @@ def test_it_survives_pressure(mtp: bool) -> None:
     cap = 1_200_000
     streams = Streams(backend, cache_bytes=cap)
     prompts = [np.concatenate([prompt(80 + i % 3, 100), prompt(90 + i, 60 + i)]) for i in range(8)]
-    wanted = [plain(each, 12) for each in prompts]
+    specs = [replace(SPEC, tokens=each, max_tokens=12) for each in prompts]
+    wanted = [run(tiny_streams(tiny_slots(mtp=mtp), cache_bytes=0), spec).log for spec in specs]
+    assert [sum((tokens for tokens, _, _ in log["a"]), ()) for log in wanted] == [tuple(plain(x, 12)) for x in prompts]
     for number in range(40):
         i = number * 5 % 8
-        told = run(streams, replace(SPEC, tokens=prompts[i], max_tokens=12))
-        assert told.tokens["a"] == wanted[i]
+        told = run(streams, specs[i])
+        assert told.log == wanted[i]  # drafts too: what drafts and what is drafted for are kept and lost together
         assert streams.prefixes.used_bytes <= cap
         held = {kept.buffer.number: kept.buffer.rows.nbytes for kept in backend._checkpoints._items.values()}
         own = sum(kept.own_bytes for kept in backend._checkpoints._items.values())

@@ -139,6 +139,29 @@ def test_tokens_beyond_the_tokenizer_are_never_chosen() -> None:
     assert text != written(tiny_streams(), replace(SPEC, tokens=tokens))
 
 
+def test_what_others_ask_for_changes_nothing_for_who_writes() -> None:
+    """Slots change hands under a live stream, each time with other settings."""
+    streams, told = tiny_streams(tiny_slots(2, mtp=True)), Told()
+    streams.open(replace(SPEC, drafter="mtp"))
+    settings = [
+        {"sampling": Sampling(2.0, top_k=3, seed=1), "logprobs": 5},
+        {"sampling": Sampling(repetition_penalty=5.0, logit_bias=((7, 90.0),)), "drafter": "none"},
+        {"stop_ids": tuple(range(0, 300, 2)), "draft_tokens": 7},
+        {"sampling": Sampling(1.0, presence_penalty=2.0, min_p=0.5, seed=9), "drafter": "mtp"},
+        {"drafter": "ngram"},
+    ]
+    for number, change in enumerate(settings):
+        mine = replace(SPEC, id=f"b{number}", max_tokens=6, **change)
+        streams.open(mine)
+        while mine.id in streams.live:
+            told.hear(streams.step())
+        assert told.tokens[mine.id] == plain(PROMPT, 6, mine.sampling, mine.stop_ids), number
+    assert "a" in streams.live
+    while streams.live:
+        told.hear(streams.step())
+    assert told.tokens["a"] == PLAIN[:40]
+
+
 # ---------------------------------------------------------------- refusals
 
 

@@ -35,12 +35,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         yield made
 
 
-def play(machine: Machine, scene: Scene, wanted: Collection[str] = BOTH) -> None:
+def play(machine: Machine, scene: Scene, wanted: Collection[str] = BOTH, linger_s: float = LINGER_S) -> None:
     async def whole() -> None:
         async with machine.client() as fleet:
             await until_nodes(fleet, lambda nodes: {n for n in nodes if nodes[n].state == "ready"} >= {*wanted})
             await scene(fleet)
-        await asyncio.sleep(LINGER_S)
+        await asyncio.sleep(linger_s)
 
     asyncio.run(asyncio.wait_for(whole(), 3 * WAIT_S))
 
@@ -170,4 +170,4 @@ def test_real_weights_write_over_the_fleet_what_they_write_here(tmp_path: Path) 
                 assert drawn == here(seed, Sampling(temperature=1.0, seed=5))
                 assert drawn != greedy
 
-        play(machine, scene, {"cpu"})
+        play(machine, scene, {"cpu"}, linger_s=4.0)  # also of a first dial that was given up

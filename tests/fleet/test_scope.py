@@ -96,3 +96,17 @@ def test_the_longest_key_stays_within_the_wire_s_bounds() -> None:
     longest = m.Submit(request="r", model="m", slo="s", view_tokens=b"", view_key="k" * 128)
     frame = m.encode(scoped(longest, Identity("fleet", "client", "n" * 63, realm="r" * 63)))
     assert isinstance(m.decode(frame[4], frame[8:]), m.Submit)
+
+
+def test_a_prompt_and_a_view_of_one_key_are_different_things() -> None:
+    me = Identity("fleet", "client", "gate")
+    view = scoped(submit(view_key="k"), me)
+    prompt = scoped(generation(view_key="k", prefix_keys=(("k", 10),)), me)
+    assert view.view_key != prompt.view_key == prompt.prefix_keys[0][0]
+
+
+def test_a_prompt_is_salted_by_realm_whatever_the_client_says() -> None:
+    here, there = Identity("fleet", "client", "one"), Identity("fleet", "client", "other")
+    salts = [scoped(generation(salt=salt), who).salt for who in (here, there) for salt in ("", "tenant")]
+    assert len({*salts, ""}) == 5
+    assert scoped(generation(salt="tenant"), here).salt == salts[1], "and the same for ever"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
+from mainspring.gateway.config import GatewayLimits
 from mainspring.gateway.generation.run import seed_of
 from mainspring.wire import messages as m
 from support.gateway import Served, play, served, until
@@ -109,9 +110,19 @@ def test_what_reaches_the_fleet() -> None:
             assert (second.sampling.stop_ids, second.sampling.ignore_eos, second.max_tokens) == ((), True, 3)
             assert third.sampling is not None
             assert (third.sampling.temperature, third.sampling.top_p) == (1.0, 1.0)  # the API's own
-            assert third.max_tokens == CONTEXT - len(m.u32(third.view_tokens))
+            assert third.max_tokens == CONTEXT - len(m.u32(third.view_tokens))  # under limits.reply_tokens
             assert third.sampling.seed != s.fleet.submits[1].sampling.seed
             assert prompt_of(first) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n"
+
+    play(scene())
+
+
+def test_replies_of_unsaid_length_have_a_limit_and_those_of_said_length_the_context() -> None:
+    async def scene() -> None:
+        async with served(writer(), limits=GatewayLimits(reply_tokens=100)) as s:
+            for fields, most in (({}, 100), ({"max_tokens": 3000}, 3000), ({"min_tokens": 200}, 200)):
+                await asked(s, **fields)
+                assert s.fleet.submits[-1].max_tokens == most
 
     play(scene())
 
@@ -367,7 +378,7 @@ def test_who_hangs_up_while_text_is_held_back_or_before_it_was_taken() -> None:
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
         ({"temperature": -1}, "temperature"), ({"top_p": 0}, "top_p"), ({"min_p": 2}, "min_p"),
         ({"n": 0}, "n"), ({"n": 17}, "n"), ({"stop": ["a"] * 17}, "stop"), ({"stop": [""]}, "stop[0]"),
-        ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 40_000}, "max_tokens"),
+        ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": 3, "min_tokens": 4}, "min_tokens"), ({"logit_bias": {"x": 1}}, "logit_bias"),
         ({"logit_bias": {"99999": 1}}, "logit_bias"), ({"stop_token_ids": [99999]}, "stop_token_ids"),
         ({"top_logprobs": 3}, "top_logprobs"), ({"functions": [{}]}, "functions"),
@@ -395,6 +406,26 @@ def test_what_is_wrong_is_400_by_name(fields: dict[str, Any], param: str) -> Non
             assert isinstance(error["code"], str)
             assert not s.fleet.submits
             assert s.gateway.counts.streams == 0
+
+    play(scene())
+
+
+@pytest.mark.parametrize("depth", [200, 900, 5000])
+def test_depth_is_refused_or_answered_and_never_a_fault(depth: int) -> None:
+    deep = '{"properties":{"a":' * depth + "{}" + "}}" * depth
+    fields = [
+        '"tools":[{"type":"function","function":{"name":"f","parameters":' + deep + "}}]",
+        '"response_format":{"type":"json_schema","json_schema":{"schema":' + deep + "}}",
+        '"chat_template_kwargs":' + deep,
+        '"metadata":' + deep,
+    ]
+
+    async def scene() -> None:
+        async with served(writer()) as s:
+            for field in fields:
+                body = f'{{"messages":{json.dumps(HI)},{field}}}'.encode()
+                reply = await s.post(PATH, body)
+                assert reply.status in (200, 400), (field[:40], reply.status, reply.body[:300])
 
     play(scene())
 

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from mainspring.fleet.errors import RequestRefusedError
 from mainspring.gateway.keys import Key, KeyFile, new_key, write_keys
 from mainspring.text.bundle import Bundle
+from mainspring.wire import messages as m
 from support.browser import LONGEST_MS, PHONE, chromium, page_of
 from support.dashboard import FakeFleet, Served, classes, embedded_bundle, ended, node
 
@@ -67,6 +68,35 @@ def test_the_overview_shows_the_fleet_and_follows_it(browser: Browser, served: S
         expect(page.locator(".node h3")).to_have_text(["ant", "cow"])
         expect(page.locator("#link")).to_have_text("Live, 1 node")
         expect(page.locator(".tile", has_text="p99, interactive")).to_have_attribute("data-tone", "bad")
+
+
+def generating(fleet: FakeFleet) -> None:
+    """One node with streams, of which everything is told."""
+    wrote = m.Written(streams=9, rounds=40, slot_rounds=100, tokens=250, drafted=400, accepted=150, prefilled=300,
+                      cached=100, histogram=(40, *[10] * 5, *[1] * 14))  # fmt: skip
+    fleet.nodes = (node("ant", slots=4, slots_used=3, written=wrote), *fleet.nodes[1:])
+    fleet.totals = m.Totals(tokens_s=33.0, written=wrote)
+    fleet.classes = (m.ClassStatus(name="interactive", priority=2, target_s=1.0, streams=7, first_p50_s=0.2,
+                                   first_p99_s=0.5, gap_p50_s=0.02, token_s=0.1), *fleet.classes[:1])  # fmt: skip
+
+
+def test_streams_and_acceptance_are_shown_where_nodes_generate(
+    browser: Browser, served: Served, fleet: FakeFleet
+) -> None:
+    with page_of(browser, served.url) as (page, _):
+        expect(page.locator(".tile", has_text="Nodes usable")).to_contain_text("2")
+        expect(page.locator("#written")).to_be_hidden()
+        expect(page.locator("#rounds-panel")).to_be_hidden()
+        generating(fleet)
+        expect(page.locator(".tile", has_text="Streams")).to_contain_text("of 4")
+        expect(page.locator(".tile", has_text="Written")).to_contain_text("33tokens/s20\u202fms a token")
+        expect(page.locator(".tile", has_text="First token, interactive")).to_contain_text("200")
+        expect(page.locator(".tile", has_text="Tokens a round")).to_contain_text("2.5")
+        expect(page.locator(".tile", has_text="Tokens a round")).to_contain_text("of drafts accepted")
+        expect(page.locator(".tile", has_text="Prompts cached")).to_contain_text("25")
+        expect(page.locator("#rounds .round")).to_have_count(16)
+        expect(page.locator("#rounds .round").last).to_contain_text("16 or more")
+        expect(page.locator(".node", has_text="ant")).to_contain_text("3 of 4")
 
 
 def test_the_chart_and_the_timeline_draw_what_comes(browser: Browser, served: Served, fleet: FakeFleet) -> None:
@@ -351,7 +381,10 @@ def test_news_reach_a_screen_reader_when_the_state_changes_and_not_each_second(
 
 @pytest.mark.parametrize("view", ["overview", "playground"])
 @pytest.mark.parametrize("width", [320, 375, 768, 1024])
-def test_nothing_is_cut_off_at_any_width(browser: Browser, served: Served, view: str, width: int) -> None:
+def test_nothing_is_cut_off_at_any_width(
+    browser: Browser, served: Served, fleet: FakeFleet, view: str, width: int
+) -> None:
+    generating(fleet)
     size = {"width": width, "height": 800}
     with page_of(browser, served.url, view=view, viewport=size) as (page, _):
         expect(page.locator("#link")).to_contain_text("Live")
@@ -374,8 +407,12 @@ def test_nothing_is_cut_off_at_any_width(browser: Browser, served: Served, view:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 900}, PHONE], ids=["wide", "phone"])
 @pytest.mark.parametrize("view", ["overview", "playground", "failure", "key"])
-def test_axe_finds_nothing(browser: Browser, served: Served, scheme: str, size: dict[str, int], view: str) -> None:
+def test_axe_finds_nothing(
+    browser: Browser, served: Served, fleet: FakeFleet, scheme: str, size: dict[str, int], view: str
+) -> None:
     from axe_playwright_python.sync_playwright import Axe
+
+    generating(fleet)
 
     shown = "playground" if view == "failure" else "overview" if view == "key" else view
     with page_of(browser, served.url, view=shown, viewport=size, color_scheme=scheme, reduced_motion="reduce") as (
@@ -384,6 +421,7 @@ def test_axe_finds_nothing(browser: Browser, served: Served, scheme: str, size: 
     ):
         expect(page.locator("#link")).to_contain_text("Live")
         if view == "overview":
+            expect(page.locator("#rounds .round")).to_have_count(16)
             page.get_by_text("The last passes as a table").click()
         if view == "playground":
             page.get_by_role("button", name="Score", exact=True).click()

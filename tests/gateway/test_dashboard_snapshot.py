@@ -70,3 +70,30 @@ def test_the_error_is_of_the_last_minute_and_of_either_sign() -> None:
     assert error_of([ended(1, predicted_s=0.0)]).passes == 0
     old = snapshot_of(FACTS, told(passes=(ended(1, ago_s=61.0),)), age_s=0.0, rates=None)
     assert old.prediction_error.passes == 0
+
+
+def test_generation_is_told_where_there_are_slots() -> None:
+    assert snapshot_of(FACTS, told(nodes=(node("ant"),)), age_s=0.0, rates=None).written is None
+    wrote = m.Written(
+        streams=9, rounds=40, slot_rounds=100, tokens=250, drafted=400, accepted=150, prefilled=300, cached=100,
+        failed=1, histogram=(40, 20, 10),
+    )  # fmt: skip
+    status = told(
+        nodes=(node("ant", slots=4, slots_used=3, written=wrote), node("bee", slots=2)),
+        totals=m.Totals(tokens_s=33.0, written=wrote),
+        classes=(m.ClassStatus(name="interactive", priority=2, target_s=1.0, streams=7, first_p50_s=0.2,
+                               first_p99_s=0.5, gap_p50_s=0.02, gap_p99_s=0.03, token_s=0.1),),
+    )  # fmt: skip
+    shot = snapshot_of(FACTS, status, age_s=0.0, rates=None)
+    facts = shot.written
+    assert facts is not None
+    assert (facts.streams, facts.slots, facts.tokens_s, facts.rounds, facts.failed) == (3, 6, 33.0, 40, 1)
+    assert facts.acceptance_length == 2.5
+    assert (facts.accepted_share, facts.cached_share) == (0.375, 0.25)
+    assert facts.histogram == (40, 20, 10)
+    assert [each.acceptance_length for each in shot.nodes] == [2.5, None]
+    (interactive,) = shot.classes
+    assert (interactive.first_p50_ms, interactive.gap_p50_ms, interactive.gap_target_ms) == (200.0, 20.0, 100.0)
+    idle = snapshot_of(FACTS, told(nodes=(node("ant", slots=4),)), age_s=0.0, rates=None).written
+    assert idle is not None
+    assert idle.acceptance_length is None

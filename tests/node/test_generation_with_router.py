@@ -5,12 +5,15 @@ import pytest
 
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import DEFAULT_CLASSES
+from mainspring.engine.sampling import Sampling
 from mainspring.fleet.settings import Settings
 from mainspring.simulate.simulation import NodePlan, Simulation
 from mainspring.simulate.vnode import Truth
 from mainspring.simulate.workload import Trace
 from mainspring.wire import messages as m
 from node.test_leases import written
+from node.test_with_router import ask as score_of
+from node.test_with_router import questions
 from router_rig import generate, measured
 from router_rig import node as spec
 from support.fleet import Client, Fleet
@@ -60,6 +63,10 @@ def end(client: Client, stream: int) -> m.LeaseEnded:
     return last
 
 
+def score(seed: int) -> m.Submit:
+    return score_of(np.asarray(prompt_of(seed)), questions(2, 5), slo="batch")
+
+
 def prompt_of(seed: int, count: int = 200) -> list[int]:
     return np.random.default_rng(seed).integers(0, 300, count).tolist()  # type: ignore[no-any-return]
 
@@ -84,6 +91,29 @@ def test_streams_over_two_nodes_say_what_each_would_alone() -> None:
         assert (last.finish, last.tokens, last.rounds, last.retries) == ("length", 40, 40, 0)
         assert 0.0 < last.queue_s < last.first_s < last.total_s
     assert {end(client, stream).node for stream in streams} == {"ant0", "ant1"}
+    clean(fleet, nodes)
+
+
+def test_a_burst_of_greedy_and_sampled_streams_beside_scores_says_what_each_would_alone() -> None:
+    fleet, nodes, client = fleet_of({}, {})
+    asked = []
+    for index in range(8):
+        how = m.Sampling(
+            temperature=index % 2 * 1.0, seed=None if index == 7 else index, drafter="ngram", top_logprobs=2
+        )
+        asked.append((client.open(ask(prompt_of(index // 2), 40, sampling=how)), index))
+    scores = [client.open(score(index)) for index in range(6)]
+    fleet.run(20.0)
+    texts = {}
+    for stream, index in asked:
+        seed = 7 if index == 7 else index  # what the node draws where nothing is said
+        how = Sampling(temperature=index % 2 * 1.0, seed=seed)
+        texts[index] = told(client, stream)
+        assert texts[index] == written(prompt_of(index // 2), 40, sampling=how)
+        rounds = [each for each in client.told[stream] if isinstance(each, m.Rounds)]
+        assert all(len(each.logprobs) == len(each.tokens) == len(each.top_ids) // 2 for each in rounds)
+    assert len({tuple(text) for text in texts.values()}) == 8
+    assert all(isinstance(client.ends[stream], m.Result) for stream in scores)
     clean(fleet, nodes)
 
 

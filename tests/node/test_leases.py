@@ -322,6 +322,40 @@ def test_a_fault_of_the_engine_itself_in_a_round_is_told_to_its_streams_and_the_
     assert rig.streams.free_slots == 2
 
 
+@pytest.mark.parametrize("where", ["ended", "scanned"])
+def test_a_fault_of_our_own_mid_round_or_mid_prompt_fails_what_it_was_about(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = NodeRig(slots=2).join()
+    stream = lease(rig, tokens=100)
+    work = chunk(rig)
+    real, broken = getattr(rig.scheduler.rounds, where), [False]
+
+    def faulty(*arguments: object) -> object:
+        if broken[0]:
+            broken[0] = False
+            raise RuntimeError("a fault of ours")
+        return real(*arguments)
+
+    monkeypatch.setattr(rig.scheduler.rounds, where, faulty)
+    if where == "ended":
+        rig.run(0.3)
+        broken[0] = True
+        rig.run(0.2)
+        assert (ended(rig, stream).finish, ended(rig, stream).reason) == ("failed", "engine")
+    else:
+        broken[0] = True
+        rig.run(0.2)
+        assert rig.failed(work).reason == "engine"
+        rig.router.send(stream, m.Cancel())
+    again = lease(rig, "h", tokens=3)
+    chunk(rig, "h")
+    rig.run(0.5)
+    assert tokens(rig, again) == written(PROMPT, 3)
+    assert rig.streams is not None
+    assert rig.streams.free_slots == 2
+
+
 def test_while_the_router_reads_nothing_no_round_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     stuffed = [False]
     monkeypatch.setattr(Membership, "full", property(lambda _: stuffed[0]))

@@ -131,6 +131,16 @@ def test_ranks_by_value_then_id(values: list[int], most: int) -> None:
     assert ranked(row, min(most, len(values))).tolist() == expected
 
 
+@given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 3000), st.integers(1, 60))
+def test_ranks_of_long_rows(seed: int, values: int, length: int, most: int) -> None:
+    """With many ties, and with values that nothing may take."""
+    chance = np.random.default_rng(seed)
+    row = chance.integers(0, values, length).astype(np.float64)
+    row[chance.random(length) < 0.1] = -np.inf
+    expected = sorted(range(length), key=lambda i: (-row[i], i))[:most]
+    assert ranked(row, min(most, length)).tolist() == expected
+
+
 def naive(logits: Sequence[float], rule: Rule, prompt: Sequence[int], reply: Sequence[int]) -> dict[int, float]:
     """The stated rule, as one would say it."""
     row = [float(x) for x in logits]

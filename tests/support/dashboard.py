@@ -58,6 +58,7 @@ class FakeFleet:
         self.classes = classes()
         self.counters: dict[str, float] = {"answered": 100.0, "refused": 3.0, "failed": 0.0, "open": 2.0}
         self.up_s = 50.0
+        self.totals = m.Totals()
         self.draining = False
         self.logits: Callable[[int], np.ndarray] = lambda branches: np.tile([2.0, 0.5, -1.0], (branches, 1))
         self.fault: Exception | None = None
@@ -91,7 +92,7 @@ class FakeFleet:
         return m.Status(
             router=7, up_s=self.up_s, version="9.8.7", draining=self.draining, models=models, nodes=self.nodes,
             classes=self.classes, passes=self.passes[-passes:], counters=dict(self.counters), payload_bytes=2048,
-            clients=1,
+            clients=1, totals=self.totals,
         )  # fmt: skip
 
     async def bundle(self, name: str) -> bytes:

@@ -87,8 +87,11 @@ class WritingFleet(ScriptedFleet):
         if self.before_accept is not None:
             await self.before_accept.wait()
         error = self.refuse(submit) or self.error
-        if error is not None:
-            raise error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # as the real one, this leaves no ring
         if accepted is not None:
             accepted(self.predicted_s)
         over = False

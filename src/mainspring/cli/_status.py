@@ -29,6 +29,17 @@ def card(status: "Status") -> str:
         )
         for each in status.nodes
     ]  # fmt: skip
+    writers = [
+        (
+            each.name, f"{each.slots_used}/{each.slots}", f"{each.written.streams}", f"{each.written.tokens}",
+            f"{each.written.tokens / max(1, each.written.slot_rounds):.2f}",
+            f"{each.written.accepted}/{each.written.drafted}",
+            f"{1e3 * each.written.round_s / max(1, each.written.rounds):.1f}",
+            f"{each.written.cached}/{each.written.cached + each.written.prefilled}", f"{each.written.failed}",
+        )
+        for each in status.nodes
+        if each.written is not None
+    ]  # fmt: skip
     models = [
         (" ".join(each.aliases), each.model[:12], " ".join(each.numerics), f"{each.usable}/{each.nodes}",
          f"{each.queued}", each.bundle[:12])
@@ -40,6 +51,13 @@ def card(status: "Status") -> str:
          " ".join(f"{code}:{n}" for code, n in sorted(each.refused.items())) or "0")
         for each in status.classes
     ]  # fmt: skip
+    streams = [
+        (each.name, f"{each.streams}", f"{each.tokens}", f"{each.first_p50_s:.3f}", f"{each.first_p99_s:.3f}",
+         f"{1e3 * each.gap_p50_s:.1f}", f"{1e3 * each.gap_p99_s:.1f}",
+         "-" if each.token_s is None else f"{1e3 * each.token_s:g}")
+        for each in status.classes
+        if each.streams
+    ]  # fmt: skip
     return "\n".join(
         [
             head,
@@ -49,8 +67,18 @@ def card(status: "Status") -> str:
             "",
             *_table(("model", "key", "numerics", "usable", "queued", "bundle"), models),
             "",
+            *(
+                (*_table(("generates", "slots", "streams", "tokens", "a round", "drafts kept", "round ms",
+                          "prompts cached", "failed"), writers), "")
+                if writers else ()
+            ),
             *_table((f"class, last {_span(status.window_s)}", "target s", "p50 s", "p99 s", "queued", "answered",
                      "late", "refused"), classes),
+            *(
+                ("", *_table(("streams of", "ended", "tokens", "first p50 s", "first p99 s", "token p50 ms",
+                              "token p99 ms", "at most ms"), streams))
+                if streams else ()
+            ),
         ]
     )  # fmt: skip
 

@@ -139,7 +139,7 @@ def finish_s(model: ModelState, have: Supply, job: Job, ahead: Work, now_s: floa
                 depth * cap_s(node, target)
             )
         if job.request.is_lease:
-            begin = max(begin, slot_s(node, job, now_s, model.prompts / len(have)))
+            begin = max(begin, slot_s(node, job, now_s, model.prompts / len(have), model.replies.share))
         if begin + own + node.net_s < best:
             best = begin + own + node.net_s
     if len(job.shards) > 1:

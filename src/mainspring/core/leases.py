@@ -45,6 +45,7 @@ def on_event(
         actions = lose_lease(state, lease.shard)
     else:
         state.counters.answered += 1
+        state.models[node.model].replies.note(lease.tokens, lease.lease.max_tokens)
         actions = [*close(state, job), Answer(job.request.id, (), job.late)]
     return actions
 

@@ -5,10 +5,17 @@ while a round over all of them, every token reserved, is no longer than the tigh
 yields. What does not fit waits for streams to end, and is refused at once where that would be too late.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
+from mainspring.core.events import PROGRESS_TOKENS
 from mainspring.core.jobs import FOREVER, Job
 from mainspring.core.nodestate import LeaseState, NodeState
+
+CAUTION = 1.25
+"""A stream's pace so far may be better than what is to come."""
+REMEMBERED, ENOUGH = 64, 16
+"""Streams of a model whose lengths are remembered, and how many tell something."""
 
 
 def paced(node: NodeState, job: Job) -> bool:
@@ -39,12 +46,29 @@ def room(node: NodeState, job: Job, leases: Sequence[LeaseState], like: int = 0)
     return cost.seconds(count, reserved) * node.factor <= min(gaps, default=FOREVER) * cost.tokens
 
 
-def slot_s(node: NodeState, job: Job, now_s: float, before: float = 0.0) -> float:
+class Replies:
+    """How much of the tokens they might have had streams of a model took: nine in ten of late took no more than
+    `share`. Until enough have ended, all."""
+
+    __slots__ = ("_shares", "share")
+
+    def __init__(self) -> None:
+        self._shares: deque[float] = deque(maxlen=REMEMBERED)
+        self.share = 1.0
+
+    def note(self, tokens: int, most: int) -> None:
+        self._shares.append(min(1.0, tokens / most))
+        if len(self._shares) >= ENOUGH:
+            self.share = sorted(self._shares)[len(self._shares) * 9 // 10]
+
+
+def slot_s(node: NodeState, job: Job, now_s: float, before: float = 0.0, share: float = 1.0) -> float:
     """When a slot that keeps every stream's rate is free, `before` other prompts being served first; infinite where not
     even an empty node has one.
 
-    Leases are taken to run to their last token, a round in each of the tightest gaps, since passes fill the rest.
-    Prompts that an empty node has no place for wait for whole streams such as this one."""
+    Leases are taken to run to `share` of their tokens, at the pace that they were heard of, or, before that, a round in
+    each of the tightest gaps, since passes fill the rest. Prompts that an empty node has no place for wait for whole
+    streams such as this one."""
     cost, like, waves = node.spec.round_cost, int(before), 0
     if cost is None:
         return now_s
@@ -55,7 +79,10 @@ def slot_s(node: NodeState, job: Job, now_s: float, before: float = 0.0) -> floa
     each = max(node.round_s, 1e-3)
     if node.token_s() < FOREVER:
         each = max(each, node.token_s() * cost.tokens)
-    leases = sorted(node.leases.values(), key=lambda state: (left(state), state.lease.request_id))
+    token_s, least_s = each / cost.tokens, node.round_s / cost.tokens
+    ends = [(to_end_s(state, share, token_s, least_s), name, state) for name, state in node.leases.items()]
+    ends.sort(key=lambda end: end[:2])
+    leases = [state for _, _, state in ends]
     fewest, most = 0, len(leases)
     while fewest < most:  # the fewest that have to end: one less never takes room away
         middle = (fewest + most) // 2
@@ -63,9 +90,13 @@ def slot_s(node: NodeState, job: Job, now_s: float, before: float = 0.0) -> floa
             most = middle
         else:
             fewest = middle + 1
-    ended = each * max(1.0, left(leases[fewest - 1]) / cost.tokens) if fewest else 0.0
-    return now_s + ended + waves * each * job.request.max_tokens / cost.tokens
+    ended = max(each, ends[fewest - 1][0]) if fewest else 0.0
+    return now_s + ended + waves * each * share * job.request.max_tokens / cost.tokens
 
 
-def left(state: LeaseState) -> int:
-    return state.lease.max_tokens - state.tokens
+def to_end_s(state: LeaseState, share: float, token_s: float, least_s: float) -> float:
+    """Seconds that the stream may still take, at `token_s` a token or quicker where it was seen to be, `least_s` at
+    best; one that has taken more than its like is taken to end soon."""
+    if state.tokens >= PROGRESS_TOKENS:
+        token_s = min(token_s, max(least_s, CAUTION * (state.heard_s - state.since_s) / state.tokens))
+    return token_s * max(1.0, share * state.lease.max_tokens - state.tokens)

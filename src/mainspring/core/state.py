@@ -14,6 +14,7 @@ from mainspring.core.jobs import FOREVER, Held, Job, Shard
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import Limits, SloClass, Work
 from mainspring.core.promises import Promises
+from mainspring.core.slots import Replies
 
 TYPICAL_DECAY = 0.05
 HEARD_TARGETS = 8.0
@@ -65,6 +66,7 @@ class ModelState:
         "promises",
         "prompts",
         "queues",
+        "replies",
         "shared_s",
         "taken",
         "tightest",
@@ -88,6 +90,7 @@ class ModelState:
         self.shared_s = -FOREVER
         self.empty_s = 0.0
         self.prompts = 0
+        self.replies = Replies()
         self.load: dict[int, tuple[float, float, float]] = {}
         self.usable: list[NodeState] = []
         self.widest = self.tightest = Limits()

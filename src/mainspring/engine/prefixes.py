@@ -126,6 +126,14 @@ class PrefixStore:
             self._touch(outside)
         return True
 
+    def name(self, key: bytes, outside: bytes) -> None:
+        """Let an entry without one be known outside by this key."""
+        kept = self._kept.get(key)
+        if kept is not None and kept.outside is None:
+            kept.outside = outside
+            self._outside[outside] = key
+            self._touch(outside)
+
     def clear(self) -> None:
         for key in list(self._kept):
             self._drop(key)

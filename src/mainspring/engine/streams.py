@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mainspring.backend.generation import GenerationBackend, RoundResult, SlotRound
+from mainspring.backend.generation import GRID, GenerationBackend, RoundResult, SlotRound
 from mainspring.engine.drafting import NGRAM, NONE, DraftLength
 from mainspring.engine.prefixes import Kept, PrefixStore
 from mainspring.engine.stream import Stream, drafter_kind
@@ -99,6 +99,7 @@ class Streams:
             stream.feed(np.concatenate([before, np.asarray(spec.tokens, np.int64)]))
             self._restore(stream)
             stream.want(self.prefixes.parting(stream.chain))
+            self._name(stream)
         except BaseException:
             self.backend.close_slot(slot)
             raise
@@ -205,6 +206,12 @@ class Streams:
                 self._keep(stream, stream.chain.end(), self.backend.save(stream.slot), end, None)
             self.backend.begin(stream.slot, stream.rule, stream.prompt)
             stream.ready = True
+
+    def _name(self, stream: Stream) -> None:
+        """Marks that an earlier prompt left a checkpoint at, for another reason."""
+        for at, outside in stream.wanted.items():
+            if outside is not None and at <= len(stream.chain.keys) * GRID:
+                self.prefixes.name(stream.chain.at(at), outside)
 
     @property
     def _keeps(self) -> bool:

@@ -95,9 +95,14 @@ class Assembler:
         """ModelError."""
         return cls(Bundle.unpack(data))
 
+    def context(self, limits: Limits) -> int:
+        """Tokens of view and branch together: the model's, since a node's may be those of all its streams."""
+        return min(limits.context_tokens, self.bundle.files.context_tokens or limits.context_tokens)
+
     def view_limit(self, limits: Limits) -> int:
         """Tokens of a view: what the model and every node of it read with a question of usual length behind."""
-        room = limits.context_tokens - min(QUESTION_TOKENS, limits.context_tokens // 4)
+        context = self.context(limits)
+        room = context - min(QUESTION_TOKENS, context // 4)
         return min(self.bundle.limit_tokens, limits.view_tokens, room)
 
     def assemble(self, call: ScoreCall, limits: Limits, salt: bytes) -> Assembled:
@@ -142,7 +147,7 @@ class Assembler:
             )  # fmt: skip
         except TooLargeError as error:
             raise TooLargeError(error.message, limit=error.limit, actual=error.actual, param=span_field) from None
-        self._check_room(view, branches, limits.context_tokens, call)
+        self._check_room(view, branches, self.context(limits), call)
         key = hashlib.blake2b(view.tokens.tobytes(), digest_size=16, key=salt).hexdigest()
         return Assembled(view, branches, key, (*read.notes, *view.notes), read.format)
 

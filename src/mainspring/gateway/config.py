@@ -42,7 +42,7 @@ class GatewayLimits(Struct, frozen=True, forbid_unknown_fields=True):
     behaviors: Positive = 16_384
     items: Positive = 2048
     choices: Annotated[int, Meta(ge=1, le=128)] = 16
-    reply_tokens: Positive = 32_768
+    reply_tokens: Positive = 4096
     listeners: Annotated[int, Meta(ge=0, le=10_000)] = 32
     idempotent: Annotated[int, Meta(ge=0, le=1 << 20)] = 1024
     idempotent_s: Annotated[float, Meta(gt=0.0, le=86_400.0)] = 600.0

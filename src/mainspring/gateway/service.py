@@ -205,9 +205,9 @@ class Gateway:
         if size > SUBMIT_BYTES:
             raise too_many_bytes(size)
         longest = len(asking.view) + max(len(branch) for branch in asking.branches)
-        if longest > model.limits.context_tokens:
-            raise TooLargeError("tokens of query and item exceed the model's context",
-                                limit=model.limits.context_tokens, actual=longest)  # fmt: skip
+        context = (await self.catalogue.assembler(model.bundle)).context(model.limits)
+        if longest > context:
+            raise TooLargeError("tokens of query and item exceed the model's context", limit=context, actual=longest)
         stages = Stages()
         counts = [len(each) for each in asking.labels]
         submit = m.Submit(

@@ -149,11 +149,13 @@ class Leases:
             held.live = True
             self._agenda.begin(chunk.spec.id, now_s)
 
-    def spoilt(self, chunk: Chunk) -> None:
-        """It did not, and the pass's answer says so."""
+    def spoilt(self, chunk: Chunk, *, on_device: bool = False) -> None:
+        """It did not, and the pass's answer says so. `on_device`: the stream is still there."""
         held = self._held.get(chunk.spec.id)
         if held is not None:
             held.over = True
+            if on_device:
+                self._cancels[chunk.spec.id] = None
             self._agenda.close(chunk.spec.id)
 
     def emitted(self, emitted: Sequence[Emitted]) -> list[Say]:
@@ -171,15 +173,15 @@ class Leases:
                 self._forget(each.id, on_device=False)
         return says
 
-    def broke(self, names: Sequence[str], reason: m.FailReason, message: str) -> list[Say]:
-        """The round that these were in failed as a whole."""
+    def broke(self, names: Sequence[str], reason: m.FailReason, message: str, *, on_device: bool = False) -> list[Say]:
+        """The round that these were in failed as a whole. `on_device`: they are still there."""
         says: list[Say] = []
         for name in names:
             held = self._held.get(name)
             if held is not None:
                 ended = m.LeaseEnded(tokens=held.sent, finish="failed", reason=reason, message=message)
                 says.append(Say(held.link, held.stream, ended))
-                self._forget(name, on_device=False)
+                self._forget(name, on_device=on_device)
         return says
 
     # ------------------------------------------------------ within

@@ -54,11 +54,11 @@ class Reports:
             what["gained"], self._left = tuple(self._left[:TOLD]), self._left[TOLD:]
         elif self._scheduler.changed:
             what["gained"], what["dropped"] = self._scheduler.changes()
-        fit = self._scheduler.round_fit
+        fit = self._scheduler.rounds.fit
         if fit is not None and (self._fresh or fit.moved):
             what["round_cost"] = fit.tell()
-        if self._scheduler.written is not None:
-            what["written"] = self._scheduler.written
+        if self._scheduler.rounds.written is not None:
+            what["written"] = self._scheduler.rounds.written
         if self._fresh or self._cost() != self._told:
             self._told = self._cost()
             what |= {"cost": probe.cost, "anchors": probe.anchors, "provisional": probe.provisional}

@@ -124,7 +124,12 @@ class Runner:
             log.warning("pass %d failed", job.work.fence.pass_id, exc_info=_trace(outcome.error))
         elif isinstance(job, ProbeJob) and outcome.error is not None:
             log.warning("a measurement failed: %s", type(outcome.error).__name__)
-        self.turn(self.scheduler.finished(job, outcome, self._clock()))
+        try:
+            says = self.scheduler.finished(job, outcome, self._clock())
+        except Exception:  # the loop goes on
+            log.exception("a fault while taking in what the device did")
+            says = self.scheduler.faulted(job, self._clock())
+        self.turn(says)
 
     def _wake(self, due_s: float) -> None:
         """One timer, moved forward only: an early one finds nothing to do and asks again."""

@@ -16,9 +16,9 @@ from mainspring.node.health import Health
 from mainspring.node.jobs import Job, PassJob, ProbeJob, RoundJob, Say, SweepJob, Turn
 from mainspring.node.leases import Leases, Writing
 from mainspring.node.outcome import Outcome
-from mainspring.node.prefixkeys import PrefixKeys
 from mainspring.node.probe import CANARY, Probe
 from mainspring.node.roundfit import RoundFit
+from mainspring.node.rounds import Rounds
 from mainspring.node.translate import (
     among,
     check_segments,
@@ -27,7 +27,6 @@ from mainspring.node.translate import (
     nbytes,
     not_finite,
     pass_of,
-    reason_of,
     segments_of,
 )
 from mainspring.node.verdict import LEASE_GONE, VIEW_MISSING, judge
@@ -37,6 +36,7 @@ from mainspring.wire.records import HeldKeys
 
 WAITING_PASSES = 256
 WAITING_BYTES = 256 << 20
+FAULT = "internal fault"
 FAREWELL_S = 0.25
 """Before a drain's end streams that still live are told."""
 
@@ -51,9 +51,6 @@ class Scheduler:
     ) -> None:  # fmt: skip
         self.name = name
         self.full = False
-        self.prefixes = PrefixKeys()
-        self.round_fit = round_fit
-        self.written: m.Written | None = None if writing is None else m.Written()
         self.views = views
         self.probe = probe
         self.health = health
@@ -62,6 +59,7 @@ class Scheduler:
         self._limits = limits
         self._agenda = Agenda()
         self.leases = Leases(name, self._agenda, writing)
+        self.rounds = Rounds(self._agenda, self.leases, health, round_fit if writing is not None else None)
         self._jobs: dict[int, PassJob] = {}
         self._tickets = 0
         self._bytes = 0
@@ -174,16 +172,30 @@ class Scheduler:
         """The device is free again; the one answer of a pass, unless its link is gone."""
         self.running = None
         self._free_s = now_s
-        self._learn(outcome)
+        self.rounds.learn(outcome)
         if isinstance(job, ProbeJob):
             self._probed(job, outcome, now_s)
             return []
         if isinstance(job, RoundJob):
-            return self._rounded(job, outcome, now_s)
+            return self.rounds.ended(job, outcome, now_s)
         if isinstance(job, SweepJob):
             return []
-        self._scanned(job, outcome, now_s)
+        self.rounds.scanned(job, outcome, now_s)
         return self._answered(job, outcome, now_s)
+
+    def faulted(self, job: Job, now_s: float) -> list[Say]:
+        """`finished` itself went wrong, a fault of ours: what the job was about fails, and nothing else."""
+        self.running = None
+        self._free_s = now_s
+        self.health.ended(now_s, well=False, is_pass=False)
+        if isinstance(job, RoundJob):
+            return self.leases.broke(job.names, "engine", FAULT, on_device=True)
+        if not isinstance(job, PassJob):
+            return []
+        self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
+        for chunk in job.chunks:
+            self.leases.spoilt(chunk, on_device=True)
+        return self._failed(job, "engine", message=FAULT)
 
     # ------------------------------------------------------ when to look again
 
@@ -204,17 +216,17 @@ class Scheduler:
     @property
     def changed(self) -> bool:
         """Keys came or went that no answer of a pass will tell: while one runs, its own answer does."""
-        return (self.views.store.changed or self.prefixes.changed) and not isinstance(self.running, PassJob)
+        return (self.views.store.changed or self.rounds.prefixes.changed) and not isinstance(self.running, PassJob)
 
     def changes(self) -> tuple[HeldKeys, tuple[str, ...]]:
         """Keys (gained with tokens, dropped) that the router has to hear of, at most `TOLD`."""
         gained, dropped = self.views.changes()
-        more, fewer = self.prefixes.changes(TOLD - len(gained) - len(dropped))
+        more, fewer = self.rounds.prefixes.changes(TOLD - len(gained) - len(dropped))
         return (*gained, *more), (*dropped, *fewer)
 
     def all_keys(self) -> HeldKeys:
         """Everything kept, for a router that knows nothing."""
-        return (*self.views.all(), *self.prefixes.all())
+        return (*self.views.all(), *self.rounds.prefixes.all())
 
     # ------------------------------------------------------ within
 
@@ -257,37 +269,6 @@ class Scheduler:
             self.probe.note(job.shape, outcome.seconds)
         else:
             self.probe.failed(job.shape)
-
-    def _learn(self, outcome: Outcome) -> None:
-        wrote = outcome.wrote
-        self.prefixes.note(wrote.gained, wrote.dropped)
-        if self.written is not None:
-            self.written = wrote.so_far
-
-    def _scanned(self, job: PassJob, outcome: Outcome, now_s: float) -> None:
-        self.leases.opened(outcome.wrote.opened)
-        for at, (index, chunk) in enumerate(zip([*job.prompts], job.chunks, strict=True)):
-            fault = outcome.wrote.faults.get(at)
-            if fault is None:
-                self.leases.scanned(chunk, now_s)
-            else:
-                job.spoilt[index] = fault
-                self.leases.spoilt(chunk)
-
-    def _rounded(self, job: RoundJob, outcome: Outcome, now_s: float) -> list[Say]:
-        wrote, took_s = outcome.wrote, outcome.seconds
-        self._agenda.round_done(took_s, now_s)
-        if wrote.broke is not None:
-            self.health.ended(now_s, well=False, is_pass=False)
-            return self.leases.broke(job.names, reason_of(wrote.broke), message_of(wrote.broke))
-        well = [each for each in wrote.emitted if each.ended is None or each.ended.finish != "failed"]
-        self.health.ended(now_s, well=bool(well) or not wrote.emitted, is_pass=False)
-        if self.round_fit is not None:
-            tokens = sum(len(each.tokens) for each in well)
-            self.round_fit.note(len(well), job.context, took_s, tokens)
-            self._agenda.tokens_a_round = self.round_fit.cost.tokens
-        lost = self.leases.broke(wrote.unknown, "engine", "the device has no such stream")
-        return [*lost, *self.leases.emitted(wrote.emitted)]
 
     def _answered(self, job: PassJob, outcome: Outcome, now_s: float) -> list[Say]:
         """Each part has its own fate: views that came out as NaN or found no room, or all of them where the device

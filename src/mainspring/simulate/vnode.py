@@ -161,7 +161,7 @@ class VirtualNode:
             self.left_s = self._pass_s(step.work) * noise
             self._say(WorkStarted(self.spec.id, self.spec.epoch, step.work.id))
         else:
-            context = sum(int(s[2] + s[0]) for s in self.streams.values())
+            context = sum(int(s[2] + s[0]) for name, s in self.streams.items() if name in step.request_ids)
             cost = self.truth.round_cost or self.spec.round_cost
             self.left_s = (cost.seconds(len(step.request_ids), context) if cost else 0.001) * noise
         self.running = step

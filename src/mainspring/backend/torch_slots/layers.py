@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mainspring.backend.torch_slots.shapes import smooth
+from mainspring.backend.torch_slots.shapes import sigmoid, silu, softplus
 from mainspring.backend.torch_slots.slot import Slot
 from mainspring.model.config import HybridConfig
 from mainspring.model.hybrid import MLP
@@ -46,7 +46,7 @@ def angles(config: HybridConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
     R = config.rotary_dim
     rates = config.rope_theta ** (-torch.arange(0, R, 2, dtype=torch.float32) / R)
     turned = positions.float()[:, None] * rates
-    return smooth(torch.cos, turned), smooth(torch.sin, turned)
+    return turned.cos(), turned.sin()
 
 
 # ---------------------------------------------------------------- gated delta rule
@@ -59,7 +59,7 @@ def delta_piece(
     u, z, b, a = product(mixer.in_proj, x)
     start, T, memory = slot.length, len(x), slot.conv.shape[1]
     extended = torch.cat([slot.conv[layer], u])
-    q, k, v = _heads(mixer.config, smooth(F.silu, _conv_piece(extended, mixer.conv)))
+    q, k, v = _heads(mixer.config, silu(_conv_piece(extended, mixer.conv)))
     beta, g = _gates(mixer, b, a)
     S, outputs, taken, row = slot.front(layer), [], [], 0
     for end in sorted({*(save - start for save in saves), T}):
@@ -74,7 +74,9 @@ def delta_piece(
             taken.append(Snapshot(S, extended[end : end + memory].clone()))
     slot.front(layer).copy_(S)
     slot.conv[layer] = extended[T:]
-    return _delta_out(product, mixer, torch.cat(outputs)[select], z[select]), taken
+    return _delta_out(
+        product, mixer, (outputs[0] if len(outputs) == 1 else torch.cat(outputs))[select], z[select]
+    ), taken
 
 
 def delta_round(product: Product, mixer: Any, x: Tensor, places: Sequence[Place], layer: int) -> Tensor:
@@ -84,9 +86,9 @@ def delta_round(product: Product, mixer: Any, x: Tensor, places: Sequence[Place]
         extended = torch.cat([slot.conv[layer], u[first : first + rows]])
         slot.round.extended.append(extended)
         y[first : first + rows] = _conv_rows(extended, mixer.conv, rows)
-    q, k, v = _heads(mixer.config, smooth(F.silu, y))
+    q, k, v = _heads(mixer.config, silu(y))
     beta, g = _gates(mixer, b, a)
-    decay = smooth(torch.exp, g)
+    decay = g.exp()
     o = torch.zeros_like(v)
     for slot, first, rows, *_ in places:
         own = slice(first, first + rows)
@@ -97,7 +99,7 @@ def delta_round(product: Product, mixer: Any, x: Tensor, places: Sequence[Place]
 
 def _gates(mixer: Any, b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     """(beta, g) [T, Hv]."""
-    return smooth(torch.sigmoid, b), -mixer.A_log.exp() * smooth(F.softplus, a + mixer.dt_bias)
+    return sigmoid(b), -mixer.A_log.exp() * softplus(a + mixer.dt_bias)
 
 
 def _heads(c: HybridConfig, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,7 +110,7 @@ def _heads(c: HybridConfig, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _unit(x: Tensor) -> Tensor:
-    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
 
 
 def _conv_piece(extended: Tensor, weight: Tensor) -> Tensor:
@@ -128,7 +130,7 @@ def _conv_rows(extended: Tensor, weight: Tensor, rows: int) -> Tensor:
 def _delta_out(product: Product, mixer: Any, o: Tensor, z: Tensor) -> Tensor:
     c = mixer.config
     o = F.rms_norm(o, (o.shape[-1],), mixer.norm, c.rms_norm_eps)
-    gated: Tensor = product(mixer.out_proj, o.reshape(z.shape) * smooth(F.silu, z))
+    gated: Tensor = product(mixer.out_proj, o.reshape(z.shape) * silu(z))
     return gated
 
 
@@ -176,7 +178,7 @@ def _queries(product: Product, mixer: Any, x: Tensor, rotary: Rotary) -> tuple[T
 
 
 def _attention_out(product: Product, mixer: Any, o: Tensor, gate: Tensor) -> Tensor:
-    out: Tensor = product(mixer.o_proj, (o * smooth(torch.sigmoid, gate)).flatten(1))
+    out: Tensor = product(mixer.o_proj, (o * sigmoid(gate)).flatten(1))
     return out
 
 
@@ -195,5 +197,5 @@ def mlp(product: Product, module: Any, x: Tensor) -> Tensor:
         packed: Tensor = product(module, x)
         return packed
     gate, up = product(module.gate_up_proj, x)
-    out: Tensor = product(module.down_proj, smooth(F.silu, gate) * up)
+    out: Tensor = product(module.down_proj, silu(gate) * up)
     return out

@@ -21,6 +21,7 @@ from mainspring.backend.torch_slots.layers import (
 )
 from mainspring.backend.torch_slots.shapes import PACKED_ROWS, PLAIN_ROWS, product
 from mainspring.backend.torch_slots.slot import Slot
+from mainspring.errors import DeviceError
 from mainspring.model.config import FULL
 from mainspring.model.hybrid import Hybrid
 
@@ -68,7 +69,7 @@ class Network:
                 taken.append(snapshots)
             h = self._mlp(block, h[select] + y)
         slot.length += T
-        return Scanned(self.model.norm(h), [list(layers) for layers in zip(*taken, strict=True)])
+        return Scanned(self.model.norm(h), [[layer[i] for layer in taken] for i in range(len(saves))])
 
     def rows(self, tokens: Tensor, positions: Tensor, places: Sequence[Place]) -> Tensor:
         """Hidden rows [T, d] of a round."""
@@ -88,6 +89,24 @@ class Network:
         """[T, vocab] fp32."""
         out: Tensor = self.product(self.head, hidden)
         return out
+
+    def check_places(self, rows: int) -> None:
+        """DeviceError where what a product gives for a row depends on where the row stands among `rows`: then no text
+        is deterministic. One product of each kind is tried."""
+        modules = [(self.head, self.model.config.hidden_size)]
+        for attends in (True, False):
+            block = next((block for block, kind, _ in self.blocks if kind == attends), None)
+            if block is not None:
+                name = "q_proj" if attends else "in_proj"
+                modules.append((getattr(block.mixer, name), self.model.config.hidden_size))
+        modules.append((partial(mlp, self.product, self.blocks[0][0].mlp), self.model.config.hidden_size))
+        for module, width in modules:
+            x = torch.randn(rows, width, generator=torch.Generator().manual_seed(rows))
+            for shift in (1, rows // 2):
+                here, there = self.product(module, x), self.product(module, x.roll(shift, 0))
+                pairs = [(here, there)] if isinstance(here, Tensor) else list(zip(here, there, strict=True))
+                if not all(torch.equal(a.roll(shift, 0), b) for a, b in pairs):
+                    raise DeviceError("this build's products depend on a row's place: no deterministic text here")
 
     def _mlp(self, block: Any, h: Tensor) -> Tensor:
         return h + mlp(self.product, block.mlp, block.mlp_norm(h)) if len(h) else h

@@ -39,6 +39,8 @@ class TorchSlots:
         self.limits = limits
         self.drafter = "mtp" if mtp is not None else ""
         self._network = Network(model, packed=packed, vocab=limits.vocab_size)
+        if limits.deterministic:
+            self._network.check_places(limits.slots * limits.block_rows)
         self._config = model.config
         self._ratio = self._config.num_attention_heads // self._config.num_key_value_heads
         if mtp is not None and packed:
@@ -120,7 +122,9 @@ class TorchSlots:
 
     def _keep(self, slot: Slot, save: int, hidden: Tensor, start: int, layers: Sequence[tuple[Tensor, Tensor]]) -> int:
         pending = hidden[save - start - 1 : save - start].clone() if slot.drafting else None
-        recurrent, conv = (torch.stack(parts) for parts in zip(*layers, strict=True))
+        recurrent, conv = torch.empty_like(slot.states[:, 0]), torch.empty_like(slot.conv)
+        for i, layer in enumerate(layers):
+            recurrent[i], conv[i] = layer
         kept = slot.checkpoint(length=save, recurrent=recurrent, conv=conv, pending=pending, logits=None)
         return self._checkpoints.add(kept)
 

@@ -81,6 +81,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     predicted_error: float
     note: str
     cost: CostFacts
+    acceptance_length: float | None = None
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
@@ -96,7 +97,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
 
 class ClassFacts(Struct, frozen=True, kw_only=True):
-    """Over the last minute, as the router saw it."""
+    """Over the last minute, as the router saw it. `first_*`: to a stream's first token, `gap_*` between its others, of
+    `streams` that ended."""
 
     name: str
     priority: int
@@ -106,6 +108,29 @@ class ClassFacts(Struct, frozen=True, kw_only=True):
     answered: int
     late: int
     refused: dict[str, int]
+    streams: int = 0
+    first_p50_ms: float = 0.0
+    first_p99_ms: float = 0.0
+    gap_p50_ms: float = 0.0
+    gap_p99_ms: float = 0.0
+    gap_target_ms: float | None = None
+
+
+class WrittenFacts(Struct, frozen=True, kw_only=True):
+    """Of all nodes that generate, since they started, but for `streams` and `slots`, which are open and there now, and
+    `tokens_s`, of late. `acceptance_length`: tokens a stream got a round, the bonus token included; `accepted_share` of
+    drafted tokens; `cached_share` of prompt tokens; `histogram[i]`: rounds that gave a stream i + 1."""
+
+    streams: int
+    slots: int
+    tokens_s: float
+    tokens: int = 0
+    rounds: int = 0
+    acceptance_length: float | None = None
+    accepted_share: float | None = None
+    cached_share: float | None = None
+    failed: int = 0
+    histogram: tuple[int, ...] = ()
 
 
 class PassFacts(Struct, frozen=True, kw_only=True):
@@ -147,6 +172,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     passes: tuple[PassFacts, ...] = ()
     prediction_error: ErrorFacts = ErrorFacts(None, None, 0)
     rates: Rates | None = None
+    written: WrittenFacts | None = None
 
 
 def gateway_facts(gateway: "Gateway") -> GatewayFacts:
@@ -182,7 +208,7 @@ def snapshot_of(gateway: GatewayFacts, status: m.Status | None, *, age_s: float,
         queues={each.name: each.queued for each in models},
         passes=tuple(pass_facts(each, age_s) for each in status.passes[-PASSES:]),
         prediction_error=error_of([each for each in status.passes if each.ago_s <= WINDOW_S]),
-        rates=rates,
+        rates=rates, written=written_facts(status),
     )  # fmt: skip
 
 
@@ -202,6 +228,7 @@ def node_facts(each: m.NodeStatus, model: str) -> NodeFacts:
         heard_s=each.heard_s, idle_s=each.idle_s, held=each.held, keys=each.keys, slots=each.slots,
         slots_used=each.slots_used, passes=each.passes, failures=each.failures, busy_share=each.busy_share,
         predicted_error=each.predicted_error, note=each.note, cost=cost,
+        acceptance_length=None if each.written is None else length_of(each.written),
     )  # fmt: skip
 
 
@@ -209,7 +236,33 @@ def class_facts(each: m.ClassStatus) -> ClassFacts:
     return ClassFacts(
         name=each.name, priority=each.priority, target_ms=None if each.target_s is None else 1e3 * each.target_s,
         p50_ms=1e3 * each.p50_s, p99_ms=1e3 * each.p99_s, answered=each.answered, late=each.late, refused=each.refused,
+        streams=each.streams, first_p50_ms=1e3 * each.first_p50_s, first_p99_ms=1e3 * each.first_p99_s,
+        gap_p50_ms=1e3 * each.gap_p50_s, gap_p99_ms=1e3 * each.gap_p99_s,
+        gap_target_ms=None if each.token_s is None else 1e3 * each.token_s,
     )  # fmt: skip
+
+
+def written_facts(status: m.Status) -> WrittenFacts | None:
+    """None where no node has slots."""
+    slots = sum(each.slots for each in status.nodes)
+    if not slots:
+        return None
+    totals, wrote = status.totals, status.totals.written or m.Written()
+    return WrittenFacts(
+        streams=sum(each.slots_used for each in status.nodes), slots=slots, tokens_s=totals.tokens_s,
+        tokens=wrote.tokens, rounds=wrote.rounds, acceptance_length=length_of(wrote),
+        accepted_share=_share(wrote.accepted, wrote.drafted), failed=wrote.failed,
+        cached_share=_share(wrote.cached, wrote.cached + wrote.prefilled), histogram=wrote.histogram,
+    )  # fmt: skip
+
+
+def length_of(wrote: m.Written) -> float | None:
+    """Tokens a stream got a round."""
+    return _share(wrote.tokens, wrote.slot_rounds)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 def pass_facts(each: m.PassStatus, age_s: float) -> PassFacts:

@@ -7,7 +7,6 @@ A fault on the way is an event of its own, never an end that looks well; so is a
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -41,6 +40,7 @@ class EventStream(Response):
         del self.headers["content-length"]
         self.raw_headers.extend(headers)
         self._closing = closing
+        self._started = False
         self._visit, self._events, self._fault, self._keep_alive_s = visit, events, fault, keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
@@ -53,8 +53,8 @@ class EventStream(Response):
                 return
             raise HangUpError("the client hung up")
         except asyncio.CancelledError:
-            if self._visit.cut:
-                await _ended(telling)
+            await _ended(telling)
+            if self._visit.cut and self._started:
                 await self._say(
                     send, self._fault(ClosingError("this gateway is being replaced", retry_after_s=RETRY_S))
                 )
@@ -67,6 +67,7 @@ class EventStream(Response):
             await self._closing()  # a generator that never began closes nothing
 
     async def _tell(self, send: Send) -> None:
+        self._started = True
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             await self._all(send)
@@ -88,8 +89,8 @@ class EventStream(Response):
         try:
             while True:
                 coming = coming or asyncio.ensure_future(anext(self._events, b""))
-                done, _ = await asyncio.wait((coming,), timeout=self._keep_alive_s)
-                if not done:
+                await asyncio.wait((coming,), timeout=self._keep_alive_s)
+                if not coming.done():
                     await self._say(send, KEEP_ALIVE)
                     continue
                 event, coming = coming.result(), None
@@ -99,6 +100,7 @@ class EventStream(Response):
         finally:
             if coming is not None:
                 await _ended(coming)
+            coming = None  # a fault's traceback holds this frame
 
     async def _say(self, send: Send, event: bytes) -> None:
         await send({"type": "http.response.body", "body": event, "more_body": True})
@@ -111,10 +113,10 @@ def data(body: bytes, name: bytes = b"") -> bytes:
 
 async def _ended(task: "asyncio.Task[None] | asyncio.Task[bytes]") -> None:
     """Without a word of what it died of: it was cancelled, or its fault has been told."""
-    if not task.done():
-        task.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        await task
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()
 
 
 async def _hung_up(receive: Receive) -> None:

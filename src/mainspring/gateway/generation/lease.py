@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import suppress
 from typing import cast
 
-from mainspring.errors import MainspringError
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
 from mainspring.gateway.service import Gateway
 from mainspring.wire import messages as m
@@ -25,15 +23,17 @@ class Lease:
 
     async def taken(self) -> None:
         """Until the router took it or its first message is there. MainspringError: it was refused."""
-        self._first = asyncio.ensure_future(self._next())
+        first = asyncio.ensure_future(self._next())
         waiting = asyncio.ensure_future(self.accepted.wait())
+        self._first = first
         try:
-            await asyncio.wait((self._first, waiting), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((first, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if first.done() and first.exception() is not None:
+                self._first = None
+                first.result()
         finally:
             waiting.cancel()
-        if self._first.done() and (error := self._first.exception()) is not None:
-            self._first = None
-            raise error
+            del first  # a refusal's traceback holds this frame: with its task in it that would be a ring
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
@@ -82,6 +82,8 @@ async def open_lease(gateway: Gateway, submit: m.Submit) -> Lease:
 
 
 async def _end(task: "asyncio.Task[Message]") -> None:
+    """Without a word of what it died of."""
     task.cancel()
-    with suppress(asyncio.CancelledError, MainspringError, StopAsyncIteration):
-        await task
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()

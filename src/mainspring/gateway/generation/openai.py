@@ -5,6 +5,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from mainspring.gateway.errors import ValidationError
 from mainspring.gateway.generation.asking import Conversation, Writing
 from mainspring.gateway.schemas_openai import (
@@ -128,7 +130,10 @@ def _grammar(asked: ChatIn) -> str:
         return ANY_OBJECT
     if wanted.json_schema is None or wanted.json_schema.schema is None:
         raise ValidationError("the schema is missing", param="response_format.json_schema.schema")
-    text = json.dumps(wanted.json_schema.schema, separators=(",", ":"))
+    try:
+        text = msgspec.json.encode(wanted.json_schema.schema).decode()
+    except RecursionError:
+        raise ValidationError("nested too deeply", param="response_format.json_schema.schema") from None
     if len(text) > GRAMMAR_CHARS:
         raise ValidationError(f"at most {GRAMMAR_CHARS:,} characters", param="response_format.json_schema.schema",
                               limit=GRAMMAR_CHARS, actual=len(text))  # fmt: skip

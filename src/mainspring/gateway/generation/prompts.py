@@ -58,7 +58,8 @@ def ends_of(bundle: Bundle, writing: Writing) -> Collection[int]:
 def make_ready(
     bundle: Bundle, call: GenerateCall, context: int, most_new: int, salt: bytes
 ) -> list[Ready]:  # fmt: skip
-    """One for each prompt of `call`. `context`: tokens of prompt and reply together; `most_new`: of a reply.
+    """One for each prompt of `call`. `context`: tokens of prompt and reply together; `most_new`: of a
+    reply where nothing is said.
     InputError, ValidationError, ContextError name the caller's field."""
     check_ids(bundle, call.writing)
     if call.writing.grammar:
@@ -145,10 +146,7 @@ def _place(param: str | None, places: tuple[str, ...]) -> str | None:
 def _room(prompt: int, writing: Writing, context: int, most_new: int, field: str) -> int:
     """Tokens that the reply may have."""
     wanted = writing.max_tokens
-    if wanted is not None and wanted > most_new:
-        raise ValidationError(f"limits.reply_tokens: at most {most_new:,}", param=writing.max_tokens_field,
-                              limit=most_new, actual=wanted)  # fmt: skip
     least = max(1, writing.min_tokens) if wanted is None else wanted
     if prompt + least > context:
         raise ContextError(context, prompt + least, param=field, prompt=prompt, reply=wanted)
-    return min(most_new, context - prompt) if wanted is None else wanted
+    return min(max(most_new, least), context - prompt) if wanted is None else wanted

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TypeVar
 
 import msgspec
@@ -98,7 +98,8 @@ async def begin(gateway: Gateway, call: GenerateCall) -> Begun:
     model = await gateway.find(call.model)
     bundle = (await gateway.catalogue.assembler(model.bundle)).bundle
     stages, salt = Stages(), gateway.keys.salt(call.terms.tenant)
-    context = min(model.limits.context_tokens, bundle.files.context_tokens or model.limits.context_tokens)
+    held = min(model.limits.context_tokens, model.limits.stream_tokens)
+    context = min(held, bundle.files.context_tokens or held)
 
     def made() -> list[Ready]:
         return make_ready(bundle, call, context, gateway.config.limits.reply_tokens, salt)
@@ -135,16 +136,25 @@ async def _opened(gateway: Gateway, begun: Begun, model: str, salt: bytes, now_s
         submit_of(call, begun.prompt_of(index), model, index % call.writing.choices, f"{name}.{index}", salt, now_s)
         for index in range(call.writing.choices * len(begun.ready))
     ]
+    if len(submits) == 1:
+        return [await open_lease(gateway, submits[0])]
     tasks = [asyncio.create_task(open_lease(gateway, submit)) for submit in submits]
     try:
         return list(await asyncio.gather(*tasks))
     except BaseException:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError, Exception):
-                await (await task).aclose()
+        await _taken_back(tasks)
         raise
+    finally:
+        tasks.clear()  # a refusal's traceback holds this frame: with the task in it that would be a ring
+
+
+async def _taken_back(tasks: "Sequence[asyncio.Task[Lease]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)  # without raising what they raised, which would add this frame to it
+    for task in tasks:
+        if not task.cancelled() and task.exception() is None:
+            await task.result().aclose()
 
 
 def submit_of(
@@ -183,6 +193,8 @@ async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T
     """What comes from any of them, one item of each looked for at a time: a slow reader holds all of them back. They
     are closed at the end."""
     tasks = {asyncio.ensure_future(_next(source)): source for source in sources}
+    done: set[asyncio.Task[tuple[T, ...]]] = set()
+    task: asyncio.Task[tuple[T, ...]] | None = None
     try:
         while tasks:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -193,11 +205,14 @@ async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T
                     yield found[0]
                     tasks[asyncio.ensure_future(_next(source))] = source
     finally:
-        for task in tasks:
-            task.cancel()
+        for other in tasks:
+            other.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for source in sources:
             await source.aclose()
+        tasks.clear()
+        done.clear()
+        task = None  # a fault's traceback holds this frame
 
 
 async def _next(source: AsyncGenerator[T, None]) -> tuple[T, ...]:

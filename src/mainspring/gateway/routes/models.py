@@ -55,6 +55,11 @@ def names_of(model: m.ModelStatus) -> tuple[str, ...]:
     return model.aliases or (model.model,)
 
 
+def context_of(model: m.ModelStatus) -> int:
+    """Tokens of prompt and reply together."""
+    return min(model.limits.context_tokens, model.limits.stream_tokens)
+
+
 def card(name: str, model: m.ModelStatus) -> dict[str, Any]:
     """As OpenAI's list has it, and what this fleet knows beside."""
     return {
@@ -63,7 +68,7 @@ def card(name: str, model: m.ModelStatus) -> dict[str, Any]:
         "created": 0,
         "owned_by": "mainspring",
         "root": model.model,
-        "max_model_len": model.limits.context_tokens,
+        "max_model_len": context_of(model),
         "nodes": model.nodes,
         "usable_nodes": model.usable,
         "numerics": list(model.numerics),

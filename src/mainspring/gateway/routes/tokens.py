@@ -14,6 +14,7 @@ from mainspring.gateway.errors import ValidationError
 from mainspring.gateway.generation.openai import conversation_of
 from mainspring.gateway.generation.prompts import written
 from mainspring.gateway.generation.run import SMALL_BYTES
+from mainspring.gateway.routes.models import context_of
 from mainspring.gateway.schemas_openai import ChatIn, DetokenizeIn, TokenizeIn
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import visit_of
@@ -39,7 +40,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
             return [int(each) for each in written(bundle, conversation_of(chat), None).tokens]
 
         ids = await gateway.timed(made, Stages(), on_loop=len(body) <= SMALL_BYTES)
-        found: dict[str, Any] = {"count": len(ids), "max_model_len": model.limits.context_tokens, "tokens": ids}
+        found: dict[str, Any] = {"count": len(ids), "max_model_len": context_of(model), "tokens": ids}
         if asked.return_token_strs:
             found["token_strs"] = [bundle.tokenizer.decode([each]) for each in ids]
         return answer(found)

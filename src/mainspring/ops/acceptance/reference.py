@@ -15,6 +15,7 @@ Distribution = tuple[Ids, Floats]
 """Ids in rising order and their probabilities."""
 
 FIRST_LOOK = 512  # ids ranked before top-p knows how many it needs
+BLOCK = 64
 
 
 @dataclass
@@ -84,42 +85,50 @@ def distribution(row: Floats, rule: Rule) -> Distribution:
     """p of an adjusted row; all on the lowest id of the largest where greedy."""
     if rule.temperature == 0.0:
         return np.array([row.argmax()], np.int64), np.ones(1)
-    wide = row / rule.temperature
-    weights = np.exp(wide - wide.max())
-    ids = _filtered(row, weights, rule)
-    p = weights[ids]
-    keep = (p >= rule.min_p * p.max()) & (p > 0.0)
-    ids, p = ids[keep], p[keep]
-    return ids, p / p.sum()
+    ids, weights = _stay(row, rule, row.max() / rule.temperature)
+    keep = (weights >= rule.min_p * weights.max()) & (weights > 0.0)
+    ids, weights = ids[keep], weights[keep]
+    return ids, weights / weights.sum()
 
 
-def _filtered(row: Floats, weights: Floats, rule: Rule) -> Ids:
-    """Ids, rising, that top-k and top-p leave."""
+def _stay(row: Floats, rule: Rule, top: float) -> tuple[Ids, Floats]:
+    """Ids, rising, that top-k and top-p leave, and their weights. With a top-k only its ids are looked at closer."""
     vocab = len(row)
-    most = min(rule.top_k or vocab, vocab)
-    if rule.top_p >= 1.0:
-        return np.sort(ranked(row, most)) if most < vocab else np.arange(vocab)
-    total = weights.sum() if most == vocab else weights[ranked(row, most)].sum()
-    look = min(most, FIRST_LOOK)
+
+    def weigh(ids: Ids | slice) -> Floats:
+        weights: Floats = np.exp(row[ids] / rule.temperature - top)
+        return weights
+
+    if 0 < rule.top_k < vocab:
+        most, total = rule.top_k, None
+    else:
+        most, everything = vocab, weigh(slice(None))
+        if rule.top_p >= 1.0:
+            return np.arange(vocab), everything
+        total = everything.sum()
+    look = most if total is None else min(most, FIRST_LOOK)
     while True:
         ids = ranked(row, look)
-        before = np.cumsum(weights[ids]) - weights[ids]
-        kept = int((before < rule.top_p * total).sum())  # an id stays while what comes before it has less than top_p
+        weights = weigh(ids)
+        before = np.cumsum(weights) - weights
+        share = weights.sum() if total is None else total
+        # An id stays while what comes before it has less than top_p.
+        kept = look if rule.top_p >= 1.0 else int((before < rule.top_p * share).sum())
         if kept < look or look == most:
-            return np.sort(ids[:kept])
-        look = min(look * 8, most)
+            order = np.argsort(ids[:kept])
+            return ids[order], weights[order]
+        look = most
 
 
 def ranked(row: Floats, most: int) -> Ids:
     """The first `most` ids by (value falling, id rising)."""
-    if most < len(row):
-        bar = np.partition(row, len(row) - most)[len(row) - most]
-        above = np.flatnonzero(row > bar)
-        equal = np.flatnonzero(row == bar)[: most - len(above)]
-        ids = np.sort(np.concatenate([above, equal]))
+    blocks = len(row) // BLOCK
+    if most <= blocks:  # as many blocks have a value as large as this, so the last one wanted is no smaller
+        largest = row[: blocks * BLOCK].reshape(blocks, BLOCK).max(1)
+        ids = np.flatnonzero(row >= np.partition(largest, blocks - most)[blocks - most])
     else:
         ids = np.arange(len(row))
-    return ids[np.argsort(-row[ids], kind="stable")]
+    return ids[np.argsort(-row[ids], kind="stable")[:most]]
 
 
 def draw(p: Distribution, u: float) -> int:

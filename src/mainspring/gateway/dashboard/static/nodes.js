@@ -38,7 +38,7 @@ function card(passes) {
   };
   const pill = h("span", { class: "pill" }, h("span", { class: "dot", "aria-hidden": "true" }), parts.state);
   const facts = h("dl", { class: "facts" });
-  const fact = facts_of(facts, ["In hand", "Kept views", "Passes", "Failed", "Last work", "Link"]);
+  const fact = facts_of(facts, ["In hand", "Kept views", "Passes", "Failed", "Last work", "Link", "Streams", "A round"]);
   const element = h("li", { class: "node" },
     h("div", { class: "node-head" }, parts.name, pill), parts.device, parts.note,
     h("div", { class: "load" }, h("div", { class: "track", "aria-hidden": "true" }, parts.fill), parts.busy),
@@ -56,7 +56,9 @@ function card(passes) {
       parts.note.hidden = !node.note;
       share(parts.fill, node.busy_share);
       say(parts.busy, `${percent(node.busy_share)} busy`);
-      fact("In hand", whole(node.held) + (node.slots ? `, ${node.slots_used}/${node.slots} slots` : ""));
+      fact("In hand", whole(node.held));
+      fact("Streams", node.slots ? `${node.slots_used} of ${node.slots}` : "–");
+      fact("A round", node.acceptance_length ? `${figures(node.acceptance_length)} tokens` : "–");
       fact("Kept views", whole(node.keys));
       fact("Passes", whole(node.passes));
       fact("Failed", whole(node.failures), node.failures ? "bad" : null);

@@ -7,6 +7,7 @@ import { classList, modelList } from "./classes.js";
 import { nodeList } from "./nodes.js";
 import { Passes } from "./passes.js";
 import { Timeline } from "./timeline.js";
+import { written } from "./written.js";
 
 const TABLE = 20;
 
@@ -19,6 +20,7 @@ export class Overview {
     this.classes = classList(byId("classes"));
     this.models = modelList(byId("models"));
     this.tiles = keyed(byId("tiles"), (each) => each.id, tile);
+    this.written = written(tile);
     byId("passes").addEventListener("toggle", () => this.table(performance.now()));
   }
 
@@ -35,6 +37,7 @@ export class Overview {
     this.classes(snapshot.classes);
     this.models(snapshot.models);
     this.tiles(facts(snapshot));
+    this.written(snapshot);
     this.table(now);
     say(byId("overview-lead"), lead(snapshot));
   }
