@@ -31,6 +31,9 @@ _NUMERICS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16
 
 
 class CudaBackend:
+    generation_untried = True
+    """No card has run `generation`: a node does it only where it is told to."""
+
     def __init__(
         self, model: Hybrid, *, pass_rows: int | None = None, graph_rows: int = GRAPH_ROWS, mtp: MtpHead | None = None
     ) -> None:
