@@ -1,6 +1,6 @@
 """One decode or verify step, prefill and rounds on one CUDA device beside their floors: random weights, no text.
 
-    python bench/generate_gpu.py                 # every row of the table in ADR 23, on a device
+    python bench/generate_gpu.py                 # every row of the table in ADR 24, on a device
     python bench/generate_gpu.py --floors        # the floors and predictions alone, anywhere
     python bench/generate_gpu.py --case 0.8B-1x1 --profile
 
