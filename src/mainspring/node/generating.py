@@ -49,6 +49,8 @@ class Generating:
         try:
             if not bundle.eos_ids:
                 raise DeviceError("nothing in the model's folder says what ends a reply (eos_token_id)")
+            if wanted is None and getattr(backend, "generation_untried", False):
+                raise DeviceError("no card has run generation on this device yet; --slots asks for it all the same")
             known = min(bundle.tokenizer.vocab_size, backend.limits.vocab_size)
             limits = SlotLimits(wanted or DEFAULT_SLOTS, config.block_rows, config.deterministic, known)
             streams = Streams(

@@ -21,7 +21,8 @@ from mainspring.backend.handles import Handles
 from mainspring.backend.protocol import NO_STATE, FloatArray, IntArray, Limits, PackedPass, PassResult
 from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
-from mainspring.model.loading import load_hybrid
+from mainspring.model.loading import load_hybrid, load_mtp
+from mainspring.model.mtp import MtpHead
 from mainspring.ops.attention import tiles
 from mainspring.ops.gated_delta.triton import WIDE_HEADS
 from mainspring.ops.ragged import CHUNK_ROWS
@@ -30,9 +31,16 @@ _NUMERICS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16
 
 
 class CudaBackend:
-    def __init__(self, model: Hybrid, *, pass_rows: int | None = None, graph_rows: int = GRAPH_ROWS) -> None:
-        """Takes over `model`'s weights, in whatever float type they have. `pass_rows` None: by free memory."""
+    generation_untried = True
+    """No card has run `generation`: a node does it only where it is told to."""
+
+    def __init__(
+        self, model: Hybrid, *, pass_rows: int | None = None, graph_rows: int = GRAPH_ROWS, mtp: MtpHead | None = None
+    ) -> None:
+        """Takes over `model`'s weights, in whatever float type they have. `pass_rows` None: by free memory. `mtp`
+        drafts for generation."""
         check(model.config)
+        self._mtp, self._generates = mtp, False
         self._network = Network(model)
         self._runner = Runner(self._network, graph_rows=graph_rows)
         self._states: Handles[CudaState] = Handles()
@@ -48,7 +56,8 @@ class CudaBackend:
         """bf16 on the current CUDA device. CheckpointError for the folder, DeviceError where there is no device."""
         device = describe().require()
         try:
-            backend = cls(load_hybrid(path, dtype=torch.bfloat16, device=device))
+            model = load_hybrid(path, dtype=torch.bfloat16, device=device)
+            backend = cls(model, mtp=load_mtp(path, dtype=torch.bfloat16, device=device))
             backend.warm()
             return backend
         except torch.OutOfMemoryError as error:
@@ -105,8 +114,15 @@ class CudaBackend:
     def state_bytes(self, state: int) -> int:
         return self._states[state].nbytes
 
-    def generation(self, limits: SlotLimits) -> GenerationBackend:  # noqa: ARG002
-        raise DeviceError("generation does not run on CUDA in this version; use the CPU")
+    def generation(self, limits: SlotLimits) -> GenerationBackend:
+        """Slots of this model; once."""
+        from mainspring.backend.cuda_slots.slots import CudaSlots
+
+        if self._generates:
+            raise DeviceError("this backend's slots are open already")
+        self._generates = True
+        with torch.inference_mode():
+            return CudaSlots(self._network, self._mtp, limits)
 
     def release(self, state: int) -> None:
         self._states.remove(state)
