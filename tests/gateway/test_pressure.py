@@ -1,6 +1,7 @@
 """What a gateway takes when it is itself behind: pure, in virtual time, and through the whole application."""
 
 import asyncio
+import json
 from itertools import pairwise
 
 import pytest
@@ -116,6 +117,37 @@ def test_a_gateway_that_is_behind_answers_429_before_it_reads_a_body() -> None:
             assert (await s.post("/v1/scores", SCORES)).status == 200  # nobody else is open
             beats(s.gateway.pressure, *[0.0] * BEATS)
             assert s.gateway.pressure.shed == 1
+
+    play(scene())
+
+
+def test_a_burst_that_was_let_in_before_its_bodies_came_does_not_fill_the_line() -> None:
+    """All heads are there before the first body: the line was empty for each of them."""
+
+    async def scene() -> None:
+        body = json.dumps(SCORES).encode()
+        head = (
+            b"POST /v1/scores HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+            b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+        )
+        async with served() as s:
+            s.gateway.turnstile._taken = True  # somebody passes, and his turn does not end
+            s.gateway.pressure.each_s = 0.1
+            burst = [await asyncio.open_connection("127.0.0.1", s.port) for _ in range(8)]
+            for _, writer in burst:
+                writer.write(head)
+            await until(lambda: s.gateway.counts.open == len(burst))
+            for _, writer in burst:
+                writer.write(body)
+            await until(lambda: s.gateway.counts.open == s.gateway.pressure.line == 3)
+            s.gateway.turnstile._next()
+            replies = [await reader.read() for reader, _ in burst]
+            for _, writer in burst:
+                writer.close()
+            statuses = sorted(reply.split(maxsplit=2)[1] for reply in replies)
+            assert statuses == [b"200"] * 3 + [b"429"] * 5
+            assert all(b"limits.line_s" in reply for reply in replies if b" 429 " in reply)
+            assert s.gateway.pressure.line == 0
 
     play(scene())
 

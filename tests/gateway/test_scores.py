@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -312,8 +314,6 @@ def test_more_requests_than_may_wait_for_a_thread() -> None:
     async def scene() -> None:
         async with served(limits=GatewayLimits(assembling=1, threads=1)) as s:
             await s.post("/v1/scores", SCORES)
-            import threading
-
             unseen = {"behaviors": [{"id": "n", "definition": "Questions that are new go to the pool."}]}
             block = threading.Event()
             blocked = asyncio.create_task(s.gateway.pool.run(block.wait))
@@ -326,6 +326,30 @@ def test_more_requests_than_may_wait_for_a_thread() -> None:
             block.set()
             await blocked
             assert (await waiting).status == 200
+
+    play(scene())
+
+
+def test_many_small_turns_are_not_rendered_on_the_loop() -> None:
+    """A tenth of a second for 200 KB of them, in which nobody else would be answered."""
+
+    async def scene() -> None:
+        turns = [{"role": "user", "content": "a"}] * 3000
+        long = [{"role": "user", "content": "a long turn " * 8000}]
+        async with served() as s:
+            await s.post("/v1/scores", SCORES)
+            threads: list[bool] = []
+            assembler = await s.gateway.catalogue.assembler(s.gateway.catalogue.find("").bundle)
+            prepare = assembler.prepare
+
+            def noted(call: Any, salt: bytes) -> Any:
+                threads.append(threading.current_thread() is threading.main_thread())
+                return prepare(call, salt)
+
+            assembler.prepare = noted  # type: ignore[method-assign]
+            for said in (long, turns):
+                await s.post("/v1/scores", SCORES | {"span": {"input": said, "output": "b"}})
+            assert threads == [True, False]
 
     play(scene())
 

@@ -1,12 +1,16 @@
 """What a bundle brings along as familiarity may be anybody's bytes."""
 
 import io
+import shutil
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mainspring.errors import ModelError
+from mainspring.hub import model_folder
+from mainspring.text.bundle import Bundle
 from mainspring.text.familiarity import FILE, FILE_BYTES, UNPACKED_BYTES, Familiarity
 
 
@@ -18,6 +22,24 @@ def saved(**change: np.ndarray) -> bytes:
     out = io.BytesIO()
     np.savez_compressed(out, allow_pickle=False, **arrays)
     return out.getvalue()
+
+
+def archive(weight: bytes, *, broken: bool = False) -> bytes:
+    """`saved` with other bytes for its weights; `broken`: within what is packed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved())) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("weight.npy", weight)
+        for name in ("tokens.npy", "owners.npy", "values.npy"):
+            made.writestr(name, source.read(name))
+    data = bytearray(out.getvalue())
+    if broken:
+        data[40:44] = b"\xff\xff\xff\xff"
+    return bytes(data)
+
+
+def header(shape: str) -> bytes:
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
 
 
 def test_what_was_saved_is_read(tmp_path) -> None:
@@ -34,6 +56,10 @@ def test_what_was_saved_is_read(tmp_path) -> None:
         b"", b"no archive", saved()[:-30], saved(tokens=np.array([0, 4], np.uint32)),
         saved(owners=np.zeros(3, np.uint16)), saved(owners=np.array([0, 1 << 20])), saved(weight=np.ones((2, 2))),
         saved(values=np.array([np.nan, 1.0], np.float16)), b"\0" * (FILE_BYTES + 1),
+        archive(header("(1000000000000000,)")), archive(header("((((")), archive(b"no array"),
+        archive(header("(4,)"), broken=True), saved(weight=np.ones(4, complex)), saved(weight=np.zeros(4, "V8")),
+        saved(weight=np.zeros(4, [("a", "f4")])), saved(weight=np.array(["a"] * 4)), saved(weight=np.full(4, 1e300)),
+        saved(weight=np.full(4, 1e30)), saved(values=np.array([2.0, 1.0])), saved(tokens=np.array([np.nan, 1.0])),
     ],
 )  # fmt: skip
 def test_what_is_no_such_file_is_refused(data: bytes) -> None:
@@ -48,3 +74,13 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_not_unpacked(monkeypatch: p
     monkeypatch.setattr(np, "load", lambda *_args, **_named: pytest.fail("it was unpacked"))
     with pytest.raises(ModelError, match="at most"):
         Familiarity.read(out.getvalue())
+
+
+def test_a_folder_with_a_broken_one_is_refused_where_it_is_opened(tmp_path: Path) -> None:
+    """Else a node would serve it and every gateway would refuse its bundle."""
+    folder = shutil.copytree(
+        model_folder("embedded"), tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors")
+    )
+    (folder / FILE).write_bytes(b"no archive")
+    with pytest.raises(ModelError, match=FILE):
+        Bundle.load(folder)

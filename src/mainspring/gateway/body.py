@@ -160,7 +160,7 @@ async def attended(request: Request, work: Awaitable[T]) -> T:
 
     The body must have been read: what comes after it is the end of the connection. The work runs in the caller's own
     task: one of its own costs four turns of the loop, and where turns are long, a tenth of all the time."""
-    task, left = asyncio.current_task(), False
+    task, left, over = asyncio.current_task(), False, False
     assert task is not None  # noqa: S101 - a coroutine runs in one
     watcher = asyncio.ensure_future(_hung_up(request))
 
@@ -168,8 +168,10 @@ async def attended(request: Request, work: Awaitable[T]) -> T:
         nonlocal left
         if not watcher.cancelled():
             watcher.exception()  # one that can't be watched any more counts as gone
-            left = True
-            task.cancel()
+            # Where the work ended in the watcher's last turn, a cancel now would hit whatever the caller does next.
+            if not over:
+                left = True
+                task.cancel()
 
     watcher.add_done_callback(ended)
     try:
@@ -180,6 +182,7 @@ async def attended(request: Request, work: Awaitable[T]) -> T:
         task.uncancel()
         raise HangUpError("the client hung up") from None
     finally:
+        over = True
         watcher.remove_done_callback(ended)
         watcher.cancel()
 

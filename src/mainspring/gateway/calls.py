@@ -34,7 +34,8 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
     """`model` is an alias or a model key, "" the default. `span` is decoded JSON of any known format, or a `Span`.
     `is_state`: JSON that is no conversation is read as text instead of being refused.
     `fields` are the names of the caller's fields for errors: of the span, and of the questions. `size`: bytes it came
-    in, 0 where nobody counted; small calls are rendered on the loop. `named`: errors name a question by its id instead
+    in and those of its values, as many small turns take longer than a long one; 0 where nobody counted. Small calls are
+    rendered on the loop. `named`: errors name a question by its id instead
     of its number. `want_familiarity`: of behaviors, one branch each."""
 
     model: str

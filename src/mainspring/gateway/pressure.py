@@ -64,15 +64,23 @@ class Pressure:
     def check(self, now_s: float, others: int) -> None:
         """`others` are open here. BusyError where one more would wait too long; whoever is refused gets a turn of its
         own to come back, behind the line and behind those who were told to come before."""
-        late_s, wait_s = self.late_s, self.line * self.each_s
-        late = late_s > self._late_s and others >= LEAST_OPEN
-        if not late and wait_s <= self._line_s:
-            return
+        late_s = self.late_s
+        if late_s > self._late_s and others >= LEAST_OPEN:
+            raise self._refusal(now_s, "late_s", "this gateway is behind", self._late_s, late_s)
+        self.check_line(now_s)
+
+    def check_line(self, now_s: float) -> None:
+        """The line alone: once more where a body has been read, as those of a burst are let in all at once, before
+        any of them stands in line. BusyError."""
+        wait_s = self.line * self.each_s
+        if wait_s > self._line_s:
+            raise self._refusal(now_s, "line_s", "texts wait to be tokenised", self._line_s, wait_s)
+
+    def _refusal(self, now_s: float, name: str, what: str, limit_s: float, actual_s: float) -> BusyError:
         self.shed += 1
-        self._promised_s = min(max(self._promised_s, now_s + late_s + wait_s) + self.each_s, now_s + MOST_RETRY_S)
-        name, limit_s, actual_s = ("late_s", self._late_s, late_s) if late else ("line_s", self._line_s, wait_s)
-        what = "this gateway is behind" if late else "texts wait to be tokenised"
-        raise BusyError(
+        free_s = now_s + self.late_s + self.line * self.each_s
+        self._promised_s = min(max(self._promised_s, free_s) + self.each_s, now_s + MOST_RETRY_S)
+        return BusyError(
             f"limits.{name}: {what}, at most {limit_s:g} s", retry_after_s=self._promised_s - now_s, limit=limit_s,
             actual=round(actual_s, 3),
         )  # fmt: skip

@@ -32,9 +32,12 @@ class Visit:
     extra: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     async def line_up(self) -> None:
-        """For the loop's time, once the body is here: whoever sends it slowly keeps nobody waiting."""
+        """For the loop's time, once the body is here: whoever sends it slowly keeps nobody waiting. BusyError where
+        those whose bodies came first have filled the line."""
+        now_s = self.gateway.now_s()
+        self.gateway.pressure.check_line(now_s)
         self.in_line = True
-        self.gateway.pressure.enter(self.gateway.now_s())
+        self.gateway.pressure.enter(now_s)
         await self.gateway.turnstile.enter()
 
     def leave_line(self) -> None:

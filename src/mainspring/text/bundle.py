@@ -60,8 +60,10 @@ class Bundle:
 
     @classmethod
     def load(cls, folder: Path | str) -> "Bundle":
-        """TokenizerError, TemplateError naming the file at fault."""
-        return cls.of_files(read_folder(Path(folder)))
+        """TokenizerError, TemplateError, ModelError naming the file at fault."""
+        made = cls.of_files(read_folder(Path(folder)))
+        _ = made.familiarity  # here, and not first in every gateway to which a node offers it
+        return made
 
     @classmethod
     def of_files(cls, files: Files, *, fast: bool = True) -> "Bundle":

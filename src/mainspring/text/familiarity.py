@@ -21,6 +21,8 @@ FILE, BAG_TOKENS = "familiarity.npz", 120
 FILE_BYTES, UNPACKED_BYTES = 4 << 20, 16 << 20
 OWNERS = 1 << 16
 """Training behaviors, as many as the file's type can number."""
+MOST_WEIGHT = 65_504.0
+"""What the file's type holds: squares of it still sum within float32."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Familiarity:
         query = np.zeros(len(self.weight), np.float32)
         query[known] = weights
         scores = np.bincount(self.owners, self.values * query[self.tokens])
-        return float(scores.max(initial=0.0) / norm) if norm else 0.0
+        return min(1.0, float(scores.max(initial=0.0) / norm)) if norm else 0.0
 
     def save(self, folder: Path) -> None:
         narrow: dict[str, Any] = {
@@ -87,10 +89,16 @@ class Familiarity:
                 raise ModelError(f"{FILE}: {len(data):,} bytes, unpacked {size:,}; at most {FILE_BYTES:,} and "
                                  f"{UNPACKED_BYTES:,} are read")  # fmt: skip
             with np.load(io.BytesIO(data), allow_pickle=False) as found:
-                weight, values = (found[name].astype(np.float32) for name in ("weight", "values"))
-                tokens, owners = (found[name].astype(np.int32) for name in ("tokens", "owners"))
-        except (zipfile.BadZipFile, ValueError, KeyError, OSError, EOFError, NotImplementedError) as error:
+                arrays = [found[name] for name in ("weight", "tokens", "owners", "values")]
+            if any(each.dtype.kind not in "fiu" for each in arrays):
+                raise ModelError(f"{FILE}: its arrays are no numbers")
+        except ModelError:
+            raise
+        except Exception as error:  # zipfile, zlib and numpy's reader of headers raise a dozen kinds for broken bytes
             raise ModelError(f"{FILE} can't be read: {type(error).__name__}") from None
+        with np.errstate(all="ignore"):  # what does not fit is out of range
+            weight, values = arrays[0].astype(np.float32), arrays[3].astype(np.float32)
+            tokens, owners = arrays[1].astype(np.int32), arrays[2].astype(np.int32)
         made = cls(weight, tokens, owners, values)
         made._check()
         return made
@@ -99,8 +107,10 @@ class Familiarity:
         """ModelError for what can't be looked up in."""
         arrays = (self.weight, self.tokens, self.owners, self.values)
         sound = all(each.ndim == 1 for each in arrays) and len(self.tokens) == len(self.owners) == len(self.values)
-        if not sound or not np.isfinite(self.weight).all() or not np.isfinite(self.values).all():
+        if not sound:
             raise ModelError(f"{FILE}: its arrays do not fit each other")
+        if not (np.abs(self.weight) <= MOST_WEIGHT).all() or not (np.abs(self.values) <= 1.0).all():  # NaN is not
+            raise ModelError(f"{FILE}: weights or values out of range")
         if len(self.tokens) and not (
             0 <= self.tokens.min() <= self.tokens.max() < len(self.weight)
             and 0 <= self.owners.min() <= self.owners.max() < OWNERS

@@ -41,7 +41,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         asked, body = await decode(request, _DECODER)
         questions = tuple(question_of(index, each) for index, each in enumerate(asked.questions))
         call = await call_of(visit, model=asked.model, span=asked.input, questions=questions,
-                             fields=("input", "questions"), size=len(body))  # fmt: skip
+                             fields=("input", "questions"), size=visit.held_bytes)  # fmt: skip
 
         async def compute() -> tuple[DecisionsOut, Stages]:
             scored = await gateway.score(call)

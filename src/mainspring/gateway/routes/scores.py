@@ -37,7 +37,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         if asked.include_familiarity and len(asked.behaviors) > FAMILIAR_MOST:
             raise ValidationError(f"for at most {FAMILIAR_MOST} behaviors a request", param="include_familiarity",
                                   limit=FAMILIAR_MOST, actual=len(asked.behaviors))  # fmt: skip
-        call = call_of(asked, terms, len(body))
+        call = call_of(asked, terms, visit.held_bytes)
 
         async def compute() -> tuple[ScoresOut, Stages]:
             scored = await gateway.score(call)

@@ -44,7 +44,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         asked, body = await decode(request, _DECODER)
         questions = tuple(question_of(name, each) for name, each in asked.questions.items())
         call = await call_of(visit, model=asked.model, span=asked.state, questions=questions,
-                             fields=("state", "questions"), size=len(body), named=True)  # fmt: skip
+                             fields=("state", "questions"), size=visit.held_bytes, named=True)  # fmt: skip
 
         async def compute() -> tuple[SystemOneOut, Stages]:
             scored = await gateway.score(call)

@@ -1,0 +1,62 @@
+"""Work that is given up when its client leaves, and the turns in which both end at once."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from starlette.requests import Request
+
+from mainspring.gateway.body import attended
+from mainspring.gateway.errors import HangUpError
+from support.gateway import play
+
+LEAVES = {"type": "http.disconnect"}
+
+
+class Line:
+    """A request whose body was read: what `receive` waits for is its end."""
+
+    def __init__(self) -> None:
+        self.end: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def receive(self) -> Any:
+        return await self.end
+
+
+async def answered(line: Line, work: "asyncio.Future[int]") -> int:
+    async def waited() -> int:
+        return await work
+
+    found = await attended(cast(Request, line), waited())
+    for _ in range(4):  # the answer is sent: nothing may be cancelled here any more
+        await asyncio.sleep(0)
+    return found
+
+
+@pytest.mark.parametrize("first", ["client", "work"])
+def test_a_client_that_leaves_as_the_work_ends_cancels_nothing_behind_it(first: str) -> None:
+    async def scene() -> None:
+        line, work = Line(), asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(answered(line, work))
+        await asyncio.sleep(0.01)
+        ends = [lambda: line.end.set_result(LEAVES), lambda: work.set_result(7)]
+        for end in ends if first == "client" else reversed(ends):
+            end()
+        assert await task == 7
+        assert task.cancelling() == 0
+
+    play(scene())
+
+
+def test_a_client_that_leaves_before_ends_the_work() -> None:
+    async def scene() -> None:
+        line, work = Line(), asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(answered(line, work))
+        await asyncio.sleep(0)
+        line.end.set_result(LEAVES)
+        with pytest.raises(HangUpError):
+            await task
+        assert work.cancelled()
+        assert task.cancelling() == 0
+
+    play(scene())
