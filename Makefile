@@ -9,6 +9,7 @@ PYTHON ?= python3
 TORCH_VERSION := 2.13.0
 TORCH_INDEX ?=
 FUZZ ?= --runs=500
+WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,7 +22,7 @@ LOCK_TOOLS := build/lock-tools
 
 help:
 	@echo 'make demo    score three shipped conversations with the embedded scorer'
-	@echo 'make test    lint, types, import contracts, tests: all that has to pass'
+	@echo 'make test    lint, types, import contracts, tests: all that has to pass; WORKERS=2 processes run the tests'
 	@echo 'make lint    ruff: rules and format'
 	@echo 'make types   mypy, strict'
 	@echo 'make imports the contracts between rooms'
@@ -37,7 +38,7 @@ demo: $(VENV)/.runtime
 	$(BIN)/mainspring demo
 
 test: lint types imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
