@@ -81,7 +81,9 @@ class Runner:
         """A round of `request` [n, REQUEST + r] int32, at most the shape's lanes and rows."""
         entry = self._entries.get(shape)
         if entry is None:
-            while len(self._entries) >= MOST_GRAPHS:
+            if len(self._entries) >= MOST_GRAPHS:
+                if self._device.type == "cuda":
+                    torch.cuda.current_stream().synchronize()  # it may be under way
                 self._entries.popitem(last=False)
             entry = self._entry(shape.lanes, shape.rows, shape.choice)
             if self._device.type == "cuda":
