@@ -589,3 +589,24 @@ def test_metrics_tell_of_rounds_and_first_tokens() -> None:
             assert 'gen_ai_server_request_duration_seconds_count{operation="chat"' in page
 
     play(scene())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_is_being_written_for_does_not_stand_in_line(stream: bool) -> None:
+    """Else a few dozen open replies would count as texts that wait, and everybody else be refused for minutes."""
+
+    async def scene() -> None:
+        fleet = writer(gate=asyncio.Event())
+        assert fleet.gate is not None
+        async with served(fleet) as s:
+            tasks = []
+            for number in range(5):
+                s.gateway.pressure.each_s = 0.1  # three in line are more than `line_s`
+                tasks.append(asyncio.create_task(s.post(PATH, {"messages": HI, "stream": stream})))
+                await until(lambda wanted=number + 1: s.gateway.counts.streams == wanted or tasks[-1].done())
+            assert s.gateway.counts.streams == 5
+            assert s.gateway.pressure.line == 0
+            fleet.gate.set()
+            assert [reply.status for reply in await asyncio.gather(*tasks)] == [200] * 5
+
+    play(scene())

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.gateway.errors import BusyError
 from mainspring.gateway.pressure import BEATS, LEAST_OPEN, MOST_RETRY_S, Pressure
-from support.gateway import SCORES, play, served, until
+from support.gateway import SCORES, ScriptedFleet, play, served, until
 
 
 def beats(pressure: Pressure, *late_s: float) -> None:
@@ -62,6 +62,33 @@ def test_a_pause_between_texts_is_not_what_one_takes() -> None:
     pressure.enter(0.0)
     pressure.leave(500.0)
     assert pressure.each_s == before_s
+
+
+def test_the_wait_for_a_bundle_is_not_what_a_text_takes() -> None:
+    """Else the first request of a process would have its followers refused."""
+
+    class Slow(ScriptedFleet):
+        async def bundle(self, name: str) -> bytes:
+            waits.append(name)
+            await asyncio.sleep(0.05)
+            return await super().bundle(name)
+
+    waits: list[str] = []
+
+    async def scene() -> None:
+        async with served(Slow()) as s:
+            told: list[float] = []
+            waited = s.gateway.pressure.waited
+            s.gateway.pressure.waited = lambda now_s: (told.append(now_s), waited(now_s))[1]  # type: ignore[method-assign]
+            await s.post("/v1/scores", SCORES)
+            assert (len(waits), len(told)) == (1, 1)
+
+    play(scene())
+    pressure = Pressure(late_s=0.05, line_s=0.5)
+    pressure.enter(0.0)
+    pressure.waited(0.9)
+    pressure.leave(0.901)
+    assert pressure.each_s == pytest.approx(0.001)
 
 
 def test_who_is_refused_has_a_turn_of_its_own_and_finds_room_then() -> None:

@@ -1,6 +1,7 @@
 """One text a turn of the loop, and what stands in line for it."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -127,3 +128,26 @@ def test_what_is_quick_is_by_what_a_character_took() -> None:
     speed.note(10, 1.0)  # too little to tell
     speed.note(chars, 0.0)  # a clock that is too coarse
     assert speed.a_char_s == before
+
+
+def test_who_hangs_up_in_line_costs_no_text_and_no_node() -> None:
+    async def scene() -> None:
+        body = json.dumps(SCORES).encode()
+        head = b"POST /v1/scores HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body)
+        async with served() as s:
+            await s.post("/v1/scores", SCORES)
+            s.gateway.turnstile._taken = True  # somebody passes, and his turn does not end
+            clients = [await asyncio.open_connection("127.0.0.1", s.port) for _ in range(2)]
+            for _, writer in clients:
+                writer.write(head + body)
+            await until(lambda: s.gateway.pressure.line == 2)
+            for _, writer in clients:
+                writer.close()
+            await until(lambda: not s.server_connections())
+            s.gateway.turnstile._next()
+            await until(lambda: s.gateway.counts.open == 0)
+            assert len(s.fleet.submits) == 1
+            assert s.gateway.counts.finished["/v1/scores", 499] == 2
+            assert s.gateway.pressure.line == 0
+
+    play(scene())

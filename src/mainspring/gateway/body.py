@@ -108,6 +108,8 @@ async def decode(request: Request, decoder: msgspec.json.Decoder[S]) -> tuple[S,
     """MalformedError (400) for what is no JSON, ValidationError (422) naming the field."""
     body = await read_body(request)
     await visit_of(request).line_up()
+    if _is_gone(request):
+        raise HangUpError("the client hung up while it stood in line")
     if len(body) <= SMALL_BYTES:
         return decoded(body, decoder), body
     return await visit_of(request).gateway.pool.run(lambda: decoded(body, decoder)), body
@@ -185,6 +187,18 @@ async def attended(request: Request, work: Awaitable[T]) -> T:
         over = True
         watcher.remove_done_callback(ended)
         watcher.cancel()
+
+
+def _is_gone(request: Request) -> bool:
+    """Known now, without a turn of the loop: the first step of `receive` ends only where there is something to tell."""
+    asked: Any = request.receive()
+    try:
+        asked.send(None)
+    except StopIteration as told:
+        return bool(told.value["type"] == "http.disconnect")
+    finally:
+        asked.close()
+    return False
 
 
 async def _hung_up(request: Request) -> None:

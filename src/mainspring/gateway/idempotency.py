@@ -64,6 +64,8 @@ class Shared(Generic[T]):
             if not entry.waiting and not entry.task.done():
                 self._drop(name, entry)
                 entry.task.cancel()
+            # A refusal's traceback holds this frame, and the entry's task the refusal: a ring with the texts in it.
+            del entry
 
     def _begin(self, name: Name, digest: bytes, compute: Callable[[], Awaitable[T]]) -> Entry[T]:
         while len(self._entries) >= self._most:

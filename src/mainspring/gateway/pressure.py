@@ -53,6 +53,10 @@ class Pressure:
             self._busy_from_s = now_s
         self.line += 1
 
+    def waited(self, now_s: float) -> None:
+        """For what is no work of this process, a bundle that had to be fetched: that costs the next text nothing."""
+        self._busy_from_s = now_s
+
     def leave(self, now_s: float) -> None:
         """It is tokens, or over: what lies between two ends while others wait is what one costs here."""
         self.line -= 1

@@ -49,6 +49,8 @@ POLL_S = 1.0
 POLL_TIMEOUT_S = 5.0
 PASSES = 200
 STALE_S = 10.0
+FETCH_S = 0.01
+"""A bundle that took longer was not at hand."""
 SMALL_BYTES = 256 << 10
 F32 = npt.NDArray[np.float32]
 T = TypeVar("T")
@@ -130,7 +132,7 @@ class Gateway:
     async def score(self, call: ScoreCall) -> Scored:
         """MainspringError: the caller's, the router's or the gateway's own."""
         model = await self.find(call.model)
-        assembler = await self.catalogue.assembler(model.bundle)
+        assembler = await self._assembler(model.bundle)
         stages = Stages()
         made = await self._assembled(assembler, call, model.limits, stages)
         branches = made.branches
@@ -233,7 +235,15 @@ class Gateway:
 
     async def assembler_of(self, model: str) -> Assembler:
         """For what has to be tokenised before `ask`."""
-        return await self.catalogue.assembler((await self.find(model)).bundle)
+        return await self._assembler((await self.find(model)).bundle)
+
+    async def _assembler(self, bundle: str) -> Assembler:
+        """Taken for work, the first request's fetch would have its followers refused."""
+        begun_s = self.now_s()
+        assembler = await self.catalogue.assembler(bundle)
+        if self.now_s() - begun_s > FETCH_S:
+            self.pressure.waited(self.now_s())
+        return assembler
 
     async def heard(self) -> None:
         """A gateway that has just started waits for the router's first word. NoRouterError."""

@@ -104,11 +104,9 @@ async def begin(gateway: Gateway, call: GenerateCall) -> Begun:
     def made() -> list[Ready]:
         return make_ready(bundle, call, context, gateway.config.limits.reply_tokens, salt)
 
-    gateway.pressure.enter(gateway.now_s())
-    try:
-        ready = await gateway.timed(made, stages, on_loop=0 < call.size <= SMALL_BYTES)
-    finally:
-        gateway.pressure.leave(gateway.now_s())
+    ready = await gateway.timed(made, stages, on_loop=0 < call.size <= SMALL_BYTES)
+    if call.terms.ready is not None:
+        call.terms.ready()  # it stood in line since its body was there, and writes for minutes from here on
     begun = Begun(gateway, call, model, ready, stages)
     key = gateway.keys.named(call.terms.tenant)
     charged = begun.prompt_tokens * writing.choices
