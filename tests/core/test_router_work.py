@@ -142,6 +142,32 @@ def test_a_late_node_attracts_nothing_and_its_work_goes_elsewhere() -> None:
     assert desk.router.counters.wasted_passes == 1
 
 
+def test_a_shard_whose_late_result_counts_is_with_nobody_else_any_more() -> None:
+    desk = Desk(node("a"), node("b"))
+    desk.submit(score("wide", "standard", view=500, branches=400, view_key="v"), 1.0)
+    stuck = desk.passes()[0]
+    desk.start(stuck, 1.001)
+    shard = next(shard for shard in desk.router.state.jobs["wide"].shards if stuck.id in shard.flight)
+    while stuck.id in shard.flight:
+        other = next(
+            (work for work in desk.passes() if work.id in desk.router.state.passes and work is not stuck), None
+        )
+        if other is not None and other.node_id != stuck.node_id:
+            desk.finish(other)
+            continue
+        when = desk.router.next_deadline()
+        assert when is not None
+        desk.tell(Timer(), when)
+    while not shard.flight:
+        when = desk.router.next_deadline()
+        assert when is not None
+        desk.tell(Timer(), when)
+    assert not shard.done
+    desk.finish(stuck, desk.now + 0.001, measured_s=2.0)
+    assert shard.done
+    assert not shard.flight
+
+
 def test_only_a_solitary_second_death_condemns() -> None:
     desk = Desk(node("a"))
     for name in ("good", "bad"):

@@ -12,7 +12,7 @@ from mainspring.core.jobs import Held, Job, Shard
 from mainspring.core.leases import listen
 from mainspring.core.nodestate import NodeState
 from mainspring.core.nouns import Part
-from mainspring.core.recovery import close, forget, requeue
+from mainspring.core.recovery import close, drop_if_idle, forget, requeue
 from mainspring.core.state import State
 
 
@@ -77,18 +77,25 @@ def advance(
 
 
 def finish(state: State, job: Job, shard: Shard, now_s: float) -> list[Action]:
-    """A scored request is answered with its last shard; a generation goes on as a lease."""
+    """A scored request is answered with its last shard; a generation goes on as a lease. Whoever was given the shard
+    meanwhile works for nothing: passes of it that wait are taken back."""
     shard.done = True
     shard.pin = None
     job.open -= 1
+    given = [*shard.flight]
+    actions: list[Action] = []
+    shard.flight.clear()
+    for pass_id in given:
+        if pass_id in state.passes:
+            actions += drop_if_idle(state, pass_id)
     if job.request.is_lease:
         node = state.nodes.get(job.lease_node or "")
         if node is not None and job.request.id in node.leases:
             listen(state, node.leases[job.request.id], now_s)
-        return []
+        return actions
     if job.open:
-        return []
+        return actions
     late = now_s > job.due_s
     state.counters.answered += 1
     state.counters.answered_late += int(late)
-    return [*close(state, job), Answer(job.request.id, job.join(), late)]
+    return [*actions, *close(state, job), Answer(job.request.id, job.join(), late)]
