@@ -83,8 +83,12 @@ def test_look_ups_of_words_have_limits_of_their_own(data: TrainingData) -> None:
     assert abs(drawn(found) - MOST) < 5 * MOST**0.5
 
 
-def test_a_group_made_by_composition_is_drawn_whole(data: TrainingData) -> None:
+def test_a_group_made_by_composition_is_drawn_whole_or_by_its_share_alone(
+    data: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its behaviors share one base, so that a limit a cell would leave most of them out."""
+    share = DRAWN[WHOLE[0]]
+    monkeypatch.setitem(DRAWN, WHOLE[0], 1.0)
     names = np.array(["attitude/like:a|cats", "attitude/like:b|cats", "attitude/like:a|dogs"])
     for group, whole in ((WHOLE[0], True), ("rules", False)):
         named = dataclasses.replace(data, behaviors=names, groups=np.array([group]))
@@ -92,6 +96,10 @@ def test_a_group_made_by_composition_is_drawn_whole(data: TrainingData) -> None:
         drawn = np.concatenate([plan.rows[plan.rows >= 0] for plan in plans])
         assert (len(drawn) == len(data.rows.view)) == whole
         assert len(set(drawn.tolist())) == len(drawn)
+    monkeypatch.setitem(DRAWN, WHOLE[0], share)
+    named = dataclasses.replace(data, behaviors=names, groups=np.array([WHOLE[0]]))
+    plans = Batches(named, seed=1, tokens=TOKENS, branches=4).epoch(0)
+    assert sum(int((plan.rows >= 0).sum()) for plan in plans) == pytest.approx(share * len(data.rows.view), rel=0.05)
 
 
 def test_epochs_differ_and_repeat_by_number(data: TrainingData) -> None:

@@ -1,10 +1,10 @@
 """Which rows make which step: a function of data, seed and epoch alone, so that a resumed run goes on as if never cut.
 
 Most rows say that something common is absent, which is soon learned. So every epoch draws rows by *cell* (behavior,
-label, group): all that say present, and of the rest about twice as many, up to `MOST` each; groups in `WHOLE` come
-whole. Views with no row drawn wait for another epoch. Views of like length and as many rows share a batch of about
-`tokens` padded tokens. A batch has a cap on the length of definitions, and draws wordings that fit: one long wording
-would pad a thousand short ones.
+label, group): all that say present, and of the rest about twice as many, up to `MOST` each; groups in `WHOLE` know no
+such limits, and `DRAWN` takes its share of every group. Views with no row drawn wait for another epoch. Views of like
+length and as many rows share a batch of about `tokens` padded tokens. A batch has a cap on the length of definitions, and
+draws wordings that fit: one long wording would pad a thousand short ones.
 Batches come in few shapes, the same every epoch: what a GPU has once recorded it can replay.
 """
 
@@ -22,7 +22,7 @@ WIDTHS = np.array([32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536])  # of 
 MOST, LEAST, BESIDE = 1500, 250, 2.0  # rows of a cell an epoch: limits, and how many for each one that says present
 # Shares of what their cells would have drawn. That another trait is absent is likely anyhow; statements seen more than
 # two or three times are learned by heart, and marks of unseen families fall (docs/scorer.md).
-DRAWN = {"persona_other": 0.2, "persona_seen": 0.25, "persona_forms": 0.3}
+DRAWN = {"persona_other": 0.2, "persona_seen": 0.5, "persona_forms": 0.3, "attitudes": 0.6}
 # Limits of single behaviors. Whether a word stands in a text is the plainest comparison of definition and view: what
 # others build upon, and learned late or never where few rows ask for it.
 MANY = {"reply_word": 20_000, "user_word": 20_000}
