@@ -3,8 +3,8 @@
 Most rows say that something common is absent, which is soon learned. So every epoch draws rows by *cell* (behavior,
 label, group): all that say present, and of the rest about twice as many, up to `MOST` each; groups in `WHOLE` know no
 such limits, and `DRAWN` takes its share of every group. Views with no row drawn wait for another epoch. Views of like
-length and as many rows share a batch of about `tokens` padded tokens. A batch has a cap on the length of definitions, and
-draws wordings that fit: one long wording would pad a thousand short ones.
+length and as many rows share a batch of about `tokens` padded tokens. A batch has a cap on the length of definitions,
+and draws wordings that fit: one long wording would pad a thousand short ones.
 Batches come in few shapes, the same every epoch: what a GPU has once recorded it can replay.
 """
 
