@@ -28,6 +28,7 @@ from torch import Tensor
 from mainspring.ops import ragged
 from mainspring.ops.gated_delta.triton_chunk import CHUNK, gates, inverse, keys, within
 from mainspring.ops.gated_delta.triton_fork import _fork, _fork_long
+from mainspring.ops.gated_delta.triton_segments import _carry, _walk_segment
 from mainspring.ops.ragged import CHUNK_ROWS
 
 SIZES = (16, 32, 64, 128)
@@ -146,12 +147,14 @@ def scan(
     targets: Tensor,
     layer: int = 0,
     slices: int | None = None,
+    segments: Tensor | None = None,
 ) -> None:
-    """Views: writes o [T, Hv, dv] and final states. Two launches.
+    """Views: writes o [T, Hv, dv] and final states. Two launches, three where views are cut.
 
     chunks [C, 2] and spans [V, 3] (first row, rows, first chunk) int32; sources and targets [V, 2] int64: the address
     of a state [Hv, dk, dv] fp32 (0: none) and the bytes from one layer's to the next, `layer` of them further on. A
-    source may be its own target. `slices` of dv a view, None: by how many heads there are.
+    source may be its own target. `slices` of dv a view, None: by how many heads there are. `segments` [G, SEGMENT]
+    int32 (`gated_delta.segments`) instead of `spans`: long views in parts that run side by side.
     """
     Hk, dk = k.shape[1:]
     Hv, dv = v.shape[1:]
@@ -165,13 +168,25 @@ def scan(
         num_warps=PREPARE.warps, num_stages=PREPARE.stages, maxnreg=PREPARE.registers,
     )  # fmt: skip
     half = q.dtype != torch.float32
-    wide = half and dv >= WIDE and len(spans) * Hv >= WIDE_HEADS if slices is None else dv // slices >= WIDE
+    walks = spans if segments is None else segments
+    wide = half and dv >= WIDE and len(walks) * Hv >= WIDE_HEADS if slices is None else dv // slices >= WIDE
     slices = slices or max(dv // (WIDE if wide else SLICE), 1)
     launch = (WIDE_WALK if wide else WALK) if half else EXACT_WALK
-    _walk[(slices, Hv, len(spans))](
-        q, k, v, solved, inner, sums, spans, sources, targets, layer, o,
-        HK=Hk, HV=Hv, D=dk, DV=dv, BV=dv // slices, EXACT=EXACT,
-        num_warps=launch.warps, num_stages=launch.stages,
+    common = {
+        "HK": Hk, "HV": Hv, "D": dk, "DV": dv, "BV": dv // slices, "EXACT": EXACT,
+        "num_warps": launch.warps, "num_stages": launch.stages,
+    }  # fmt: skip
+    if segments is None:
+        _walk[(slices, Hv, len(spans))](
+            q, k, v, solved, inner, sums, spans, sources, targets, layer, o, **common
+        )  # fmt: skip
+        return
+    ends, moves = g.new_empty(len(segments), Hv, dv, dk), k.new_empty(len(segments), 2, Hv, dk, dk)
+    _carry[(slices + dk * slices // dv, Hv, len(segments))](
+        k, v, solved, sums, segments, sources, layer, ends, moves, **common
+    )  # fmt: skip
+    _walk_segment[(slices, Hv, len(segments))](
+        q, k, v, solved, inner, sums, segments, ends, moves, sources, targets, layer, o, **common
     )  # fmt: skip
 
 
