@@ -75,6 +75,25 @@ def test_a_pass_equals_the_naive_way(kinds: list[str]) -> None:
     assert result.seconds > 0
 
 
+def test_long_views_may_go_in_segments() -> None:
+    """Alone, in company that stays whole, moved on from a state of their own, and padded to a bucket."""
+    device = CudaBackend(model().to(DEVICE), pass_rows=4096, segment_rows=64)
+    shapes = []
+    launch = device._runner.launch
+    device._runner.launch = lambda job, shape: shapes.append(shape) or launch(job, shape)
+    views = [random_tokens(i, n).tolist() for i, n in enumerate((30, 200, 0, 300))]
+    branches = [random_tokens(50 + i, 9).tolist() for i in range(4)]
+    wanted = np.concatenate([naive(v, b, [1, 2]) for v, b in zip(views, branches, strict=True)])
+    work = one_pass(views, branches, [[1, 2]] * 4, parents=[0, 1, 2, 3])
+    assert np.abs(device.score_pass(work).logits - wanted).max() < CLOSE
+    state = device.prefill(np.array(views[3][:140]))
+    moved = device.score_pass(one_pass([views[3][140:]], [branches[3]], [[1, 2]], states=[state]))
+    assert np.abs(moved.logits - wanted[-2:]).max() < CLOSE
+    assert [shape.segments for shape in shapes] == [1 + 4 + 1 + 3, 3, 3]
+    device._runner.run = lambda job: launch(job, bucketed(exact(job, device._network.grid(job))))
+    assert np.abs(device.score_pass(work).logits - wanted).max() < CLOSE
+
+
 @pytest.mark.parametrize("poison", [torch.nan, 1e30])
 def test_padding_to_a_bucket_changes_nothing(poison: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """What graphs run on: more rows, views, branches, chunks and items than the pass has. Nobody writes the outputs of
@@ -237,9 +256,10 @@ def test_every_table_is_aligned(rows: int) -> None:
         ends = end
 
 
-def test_warming_up_meets_every_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the fork, by the length of branches, and of attention, by that of views."""
-    device, shapes = backend(), []
+@pytest.mark.parametrize("segment_rows", [0, 2048])
+def test_warming_up_meets_every_variant(segment_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the fork, by the length of branches, of attention and of the scan, by that of views."""
+    device, shapes = CudaBackend(model().to(DEVICE), pass_rows=4096, segment_rows=segment_rows), []
     monkeypatch.setattr(device._runner, "launch", lambda _, shape: shapes.append(shape))
     device.warm()
     assert {shape.long for shape in shapes} == {False, True}
@@ -248,7 +268,10 @@ def test_warming_up_meets_every_variant(monkeypatch: pytest.MonkeyPatch) -> None
         (network.small, False), (network.large, False), (network.large, True),
     }  # fmt: skip
     assert all(shape.view_rows and shape.branch_rows for shape in shapes)
-    assert {shape.views * network.heads.values >= WIDE_HEADS for shape in shapes} == {False, True}
+    whole = [shape for shape in shapes if not shape.segments]
+    assert {shape.views * network.heads.values >= WIDE_HEADS for shape in whole} == {False, True}
+    cut = {shape.segments * network.heads.values >= WIDE_HEADS for shape in shapes if shape.segments}
+    assert cut == ({False, True} if segment_rows else set())
 
 
 @pytest.mark.parametrize("rows", [40, 2500])

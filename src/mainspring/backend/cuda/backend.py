@@ -35,13 +35,14 @@ class CudaBackend:
     """No card has run `generation`: a node does it only where it is told to."""
 
     def __init__(
-        self, model: Hybrid, *, pass_rows: int | None = None, graph_rows: int = GRAPH_ROWS, mtp: MtpHead | None = None
-    ) -> None:
+        self, model: Hybrid, *, pass_rows: int | None = None, graph_rows: int = GRAPH_ROWS, mtp: MtpHead | None = None,
+        segment_rows: int = 0,
+    ) -> None:  # fmt: skip
         """Takes over `model`'s weights, in whatever float type they have. `pass_rows` None: by free memory. `mtp`
-        drafts for generation."""
+        drafts for generation. `segment_rows`: see `Network`; off until it has been measured on a card."""
         check(model.config)
         self._mtp, self._generates = mtp, False
-        self._network = Network(model)
+        self._network = Network(model, segment_rows=segment_rows)
         self._runner = Runner(self._network, graph_rows=graph_rows)
         self._states: Handles[CudaState] = Handles()
         weights = self._network.embed
@@ -68,15 +69,12 @@ class CudaBackend:
         """Compile every kernel that a pass of this model can need, so that none is compiled in the middle of one.
 
         Half a minute the first time on a machine; the compiler keeps what it made. Variants follow from whether a
-        branch has more than one chunk, whether a view is long enough for its keys to be cut, and how many rows and
-        views there are.
+        branch has more than one chunk, whether a view is long enough for its keys or itself to be cut, and how many
+        rows and views there are.
         """
-        many = -(-WIDE_HEADS // self._network.heads.values)
-        for views, length, rows in (
-            (1, 1, 1),
-            (1, tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1),
-            (many, SMALL_ROWS // many + 1, 1),
-        ):
+        many, segment = -(-WIDE_HEADS // self._network.heads.values), self._network.segment_rows
+        passes = [(1, 1, 1), (1, tiles.SPLIT_KEYS + 1, CHUNK_ROWS + 1), (many, SMALL_ROWS // many + 1, 1)]
+        for views, length, rows in passes + [(views, segment + 1, 1) for views in (1, many) if segment]:
             zeros, one = np.zeros(max(length, rows), np.int64), np.ones(1, np.int64)
             job = Job([zeros[:length]] * views, [None] * views, zeros[:rows], one * rows, one - 1, one, one)
             self._runner.launch(job, exact(job, self._network.grid(job)))

@@ -19,6 +19,7 @@ from mainspring.backend.cuda.state import CudaState
 from mainspring.backend.protocol import IntArray
 from mainspring.ops import ragged
 from mainspring.ops.attention import tiles
+from mainspring.ops.gated_delta.segments import SEGMENT, count_segments, segment_table
 
 NONE: IntArray = np.zeros(0, np.int64)
 Table = NDArray[np.signedinteger]
@@ -59,17 +60,20 @@ class Job:
 
 
 class Grid(NamedTuple):
-    """How attention is cut (query rows a tile, keys a step, for views and branches), and the convolution's memory."""
+    """How attention is cut (query rows a tile, keys a step, for views and branches), the convolution's memory, and the
+    rows of a segment of long views in the delta rule (`gated_delta.segments`), 0: views stay whole."""
 
     view_rows: int
     view_keys: int
     branch_rows: int
     branch_keys: int
     memory: int
+    segment_rows: int = 0
 
 
 class Shape(NamedTuple):
-    """Sizes of all tables. `long`: a branch has more than one chunk; `split`: some view's keys are cut for branches."""
+    """Sizes of all tables. `long`: a branch has more than one chunk; `split`: some view's keys are cut for branches;
+    `segments` 0: no view is cut in the delta rule."""
 
     view_rows: int
     branch_rows: int
@@ -85,6 +89,7 @@ class Shape(NamedTuple):
     long: bool
     split: bool
     grid: Grid
+    segments: int = 0
 
     @property
     def rows(self) -> int:
@@ -115,8 +120,13 @@ def exact(job: Job, grid: Grid) -> Shape:
         job.rows - len(job.branch_tokens), len(job.branch_tokens), views, len(queries), len(job.label_ids),
         _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
         *cut(rows_a_view), *cut(asked), long=len(queries) > 0 and int(queries.max()) > ragged.CHUNK_ROWS,
-        split=views > 0 and int(splits.max()) > 1, grid=grid,
+        split=views > 0 and int(splits.max()) > 1, grid=grid, segments=_segments(lengths, grid.segment_rows),
     )  # fmt: skip
+
+
+def _segments(lengths: IntArray, rows: int) -> int:
+    count = count_segments(lengths, rows)
+    return count if count > len(lengths) else 0
 
 
 def _tiles(lengths: IntArray, rows: int) -> int:
@@ -134,6 +144,7 @@ def bucketed(shape: Shape) -> Shape:
         view_items=view_rows // s.grid.view_rows + views if view_rows else 0,
         items=_power(s.items), tiles=_power(s.tiles), last_items=_power(s.last_items), last_tiles=_power(s.last_tiles),
         long=s.long, split=s.split, grid=s.grid,
+        segments=view_rows // s.grid.segment_rows + views if s.segments else 0,
     )  # fmt: skip
 
 
@@ -159,6 +170,7 @@ def fields(shape: Shape) -> tuple[tuple[str, tuple[int, ...], int, int], ...]:
     narrow: list[tuple[str, tuple[int, ...]]] = [
         ("tokens", (s.rows,)), ("positions", (s.rows,)), ("owners", (s.rows,)), ("places", (s.rows,)),
         ("taps", (s.rows, memory)), ("tails", (s.views, memory)), ("chunks", (s.chunks, 2)), ("spans", (s.views, 3)),
+        ("segments", (s.segments, SEGMENT)),
         ("view_items", (s.view_items, tiles.ITEM)), ("fork_spans", (s.branches, 2)), ("parents", (s.branches,)),
         ("first", (s.branch_rows,)), ("last", (s.branch_rows,)), ("items", (s.items, tiles.ITEM)),
         ("tiles", (s.tiles, 4)),
@@ -205,6 +217,8 @@ def write(buffer: NDArray[np.uint8], tables: Mapping[str, Table], job: Job, shap
     _put(tables, "chunks", chunks)
     spans = tables["spans"][: len(lengths)]
     spans[:, 0], spans[:, 1], spans[:, 2] = ragged.starts(lengths)[:-1], lengths, first_chunk[:-1]
+    if shape.segments:
+        _put(tables, "segments", segment_table(lengths, grid.segment_rows))
     _put(tables, "view_items", tiles.view_items(lengths, past, rows=grid.view_rows, block=grid.view_keys))
     first = ragged.starts(queries)[:-1]
     fork_spans = tables["fork_spans"][: len(queries)]

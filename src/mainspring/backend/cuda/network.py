@@ -71,13 +71,16 @@ class Tables:
 class Network:
     """Weights where and as the kernels want them; stateless."""
 
-    def __init__(self, model: Hybrid) -> None:
-        """Takes the model's own tensors; those of attention layers are joined, so the model is not to be used again."""
+    def __init__(self, model: Hybrid, *, segment_rows: int = 0) -> None:
+        """Takes the model's own tensors; those of attention layers are joined, so the model is not to be used again.
+        `segment_rows`: long views in parts of so many rows in the delta rule, 0: whole."""
         c = self.config = model.config
         self.embed, self.head = model.embed.weight, model.head.weight
         self.norm = model.norm.weight
         self.layers = [_layer(cast(Block, block)) for block in model.blocks]
         self.heads = Heads(c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim)
+        # Of fp32, a segment's walk takes more shared memory than there is.
+        self.segment_rows = segment_rows if self.embed.element_size() == 2 or not self.embed.is_cuda else 0
         few, many = attention.tilings(c.head_dim, self.embed.element_size())
         self.small, self.large = self._grid(*few), self._grid(*many)
         self.tilings = {self.small: few, self.large: many}
@@ -94,7 +97,7 @@ class Network:
         ratio = c.num_attention_heads // c.num_key_value_heads
         return Grid(
             views.query_rows(ratio), views.keys, branches.query_rows(ratio), branches.keys,
-            c.linear_conv_kernel_dim - 1,
+            c.linear_conv_kernel_dim - 1, self.segment_rows,
         )  # fmt: skip
 
     def forward(self, tables: Tables, shape: Shape) -> Tensor:
@@ -132,7 +135,10 @@ class Network:
         n = shape.view_rows
         if n:
             rows = (part[:n] for part in (q, k, v, beta, g, o))
-            gated_delta.scan(*rows, chunks=t.chunks, spans=t.spans, sources=t.sources, targets=t.targets, layer=number)
+            gated_delta.scan(
+                *rows, chunks=t.chunks, spans=t.spans, sources=t.sources, targets=t.targets, layer=number,
+                segments=t.segments if shape.segments else None,
+            )  # fmt: skip
         if shape.branches:
             rows = (part[n:] for part in (q, k, v, beta, g, o))
             gated_delta.fork(
