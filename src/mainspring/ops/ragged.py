@@ -5,6 +5,7 @@ input row of a convolution tap: a row number, -1 for a zero row, or -2 - (n memo
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +39,21 @@ def tap_table(lengths: Sequence[int] | NDArray[np.integer], before: Int32, first
     first = starts(lengths)
     table = np.arange(first_row, first_row + first[-1], dtype=np.int32)[:, None] + np.arange(-memory, 0, dtype=np.int32)
     long, begins = np.asarray(lengths), first[:-1]
-    short = bool((long < memory).any())
+    if (long >= memory).all():
+        of, old = _corner(memory)
+        table.reshape(-1)[begins[:, None] * memory + of] = before[:, old]
+        return table
     for offset in range(memory):
-        has = np.flatnonzero(long > offset) if short else slice(None)
+        has = np.flatnonzero(long > offset)
         table[begins[has] + offset, : memory - offset] = before[has, offset:]
     return table
+
+
+@cache
+def _corner(memory: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Of a sequence's first rows of taps, the places, flat, that lie before it, and the rows of `before` there."""
+    row, column = np.nonzero(np.arange(memory)[:, None] + np.arange(memory) < memory)
+    return row * memory + column, row + column
 
 
 def tail_table(lengths: Sequence[int] | NDArray[np.integer], before: Int32) -> Int32:

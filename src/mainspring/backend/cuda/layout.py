@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mainspring.backend.cuda.questions import Questions, questions
 from mainspring.backend.cuda.state import CudaState
 from mainspring.backend.protocol import IntArray
 from mainspring.ops import ragged
@@ -47,12 +48,11 @@ class Job:
         """As they are when first asked for: a job is made, laid out and run, then the states move on."""
         return np.array([0 if state is None else state.length for state in self.states], np.int64)
 
-    @cached_property
-    def asked(self) -> tuple[IntArray, IntArray]:
-        """Branch rows of each view, and branches."""
-        views = len(self.states)
-        rows = np.bincount(self.branch_views, self.branch_lengths, minlength=views).astype(np.int64)
-        return rows, np.bincount(self.branch_views, minlength=views)
+    def questions(self, grid: "Grid") -> Questions:
+        return questions(
+            self.branch_lengths, self.branch_views, self.label_counts,
+            count=len(self.states), rows=grid.branch_rows, memory=grid.memory,
+        )  # fmt: skip
 
     @property
     def rows(self) -> int:
@@ -107,25 +107,19 @@ class Scratch(NamedTuple):
 
 def exact(job: Job, grid: Grid) -> Shape:
     """The smallest shape."""
-    queries, views = job.branch_lengths, len(job.states)
-    lengths, total = job.view_lengths, job.past_lengths + job.view_lengths
-    splits = np.maximum(-(-total // tiles.split_step(total, grid.branch_keys)), 1)
-
-    def cut(rows: IntArray) -> tuple[int, int]:
-        counts = -(-rows // grid.branch_rows)
-        return int(counts @ splits), int(np.add.reduce(counts))
-
-    rows_a_view, asked = job.asked
+    asked, lengths = job.questions(grid), job.view_lengths
+    splits = tiles.key_splits(job.past_lengths + lengths, grid.branch_keys)
+    (items, last_items), (cut, last_cut) = asked.counts @ splits, asked.counts.sum(axis=1)
     return Shape(
-        job.rows - len(job.branch_tokens), len(job.branch_tokens), views, len(queries), len(job.label_ids),
-        _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
-        *cut(rows_a_view), *cut(asked), long=len(queries) > 0 and int(queries.max()) > ragged.CHUNK_ROWS,
-        split=views > 0 and int(splits.max()) > 1, grid=grid, segments=_segments(lengths, grid.segment_rows),
+        job.rows - len(job.branch_tokens), len(job.branch_tokens), len(job.states), len(job.branch_lengths),
+        len(job.label_ids), _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
+        int(items), int(cut), int(last_items), int(last_cut), long=asked.longest > ragged.CHUNK_ROWS,
+        split=int(splits.max(initial=1)) > 1, grid=grid, segments=_segments(lengths, grid.segment_rows),
     )  # fmt: skip
 
 
 def _segments(lengths: IntArray, rows: int) -> int:
-    count = count_segments(lengths, rows)
+    count = count_segments(lengths, rows) if rows else 0
     return count if count > len(lengths) else 0
 
 
@@ -209,23 +203,22 @@ def host_tables(buffer: NDArray[np.uint8], shape: Shape) -> dict[str, Table]:
 def write(buffer: NDArray[np.uint8], tables: Mapping[str, Table], job: Job, shape: Shape, scratch: Scratch) -> None:
     """Fill `buffer`, whose tables are `tables`, with those of `job`, padded to `shape`."""
     buffer.fill(0)
-    grid = shape.grid
-    lengths, past, queries = job.view_lengths, job.past_lengths, job.branch_lengths
+    asked = job.questions(shape.grid)
+    lengths, past = job.view_lengths, job.past_lengths
+    tables["owners"][: shape.view_rows] = shape.views  # the last store is nowhere: padding is not kept
+    tables["tails"].fill(ragged.ZERO_ROW)
+    tables["taps"].fill(ragged.ZERO_ROW)
     _write_addresses(tables, job, lengths, past, scratch)
-    _write_rows(tables, job, lengths, past, shape)
-    chunks, first_chunk = ragged.chunk_table(lengths)
-    _put(tables, "chunks", chunks)
-    spans = tables["spans"][: len(lengths)]
-    spans[:, 0], spans[:, 1], spans[:, 2] = ragged.starts(lengths)[:-1], lengths, first_chunk[:-1]
-    if shape.segments:
-        _put(tables, "segments", segment_table(lengths, grid.segment_rows))
-    _put(tables, "view_items", tiles.view_items(lengths, past, rows=grid.view_rows, block=grid.view_keys))
-    first = ragged.starts(queries)[:-1]
-    fork_spans = tables["fork_spans"][: len(queries)]
-    fork_spans[:, 0], fork_spans[:, 1] = first, queries
-    tables["parents"].fill(-1)
-    _put(tables, "parents", job.branch_views)
-    _write_questions(tables, job, past + lengths, first, shape)
+    before = ragged.fresh(len(lengths), shape.grid.memory)
+    for n in np.flatnonzero(past).tolist():
+        before[n] = ragged.history_codes(n, shape.grid.memory)
+    tails = before
+    if any(map(len, job.view_tokens)):
+        tails = ragged.tail_table(lengths, before)
+        _write_views(tables, job, before, shape)
+    _put(tables, "tails", tails)
+    _write_branches(tables, job, asked, tails, shape)
+    _write_attended(tables, job, asked, shape)
 
 
 def _write_addresses(
@@ -250,51 +243,60 @@ def _write_addresses(
         tables["forks"][n] = target if length or past[n] else (0, 0)
 
 
-def _write_rows(tables: Mapping[str, Table], job: Job, lengths: IntArray, past: IntArray, shape: Shape) -> None:
-    """What each row is: views from row 0, branches from `shape.view_rows`."""
-    queries, T, at, memory = job.branch_lengths, int(lengths.sum()), shape.view_rows, shape.grid.memory
-    views, branches = slice(0, T), slice(at, at + len(job.branch_tokens))
-    owner = np.arange(len(lengths)).repeat(lengths)
-    place = np.arange(T) - (ragged.starts(lengths)[:-1] - past)[owner]
-    own = np.arange(shape.branch_rows)
-    # A branch's row i is at position: the end of its view, and i further on.
-    position = own[: len(job.branch_tokens)] + (
-        (past + lengths)[job.branch_views] - ragged.starts(queries)[:-1]
-    ).repeat(queries)
-    tables["tokens"][views], tables["tokens"][branches] = np.concatenate([*job.view_tokens, NONE]), job.branch_tokens
-    tables["positions"][views] = place
-    tables["positions"][branches] = position
-    tables["owners"][:at], tables["owners"][at:] = shape.views, -1  # the last store is nowhere: padding is not kept
-    tables["owners"][views] = owner
-    tables["places"][views], tables["places"][at:] = place, own
-    before = ragged.fresh(len(lengths), memory)
-    for n in np.flatnonzero(past):
-        before[n] = ragged.history_codes(int(n), memory)
-    tails = ragged.tail_table(lengths, before)
-    tables["tails"].fill(ragged.ZERO_ROW)
-    _put(tables, "tails", tails)
-    tables["taps"].fill(ragged.ZERO_ROW)
-    tables["taps"][views] = ragged.tap_table(lengths, before)
-    tables["taps"][branches] = ragged.tap_table(queries, tails[job.branch_views], first_row=at)
+def _write_views(tables: Mapping[str, Table], job: Job, before: ragged.Int32, shape: Shape) -> None:
+    """Their rows, from row 0, and how kernels walk them."""
+    lengths, past, grid = job.view_lengths, job.past_lengths, shape.grid
+    begins = ragged.starts(lengths)[:-1]
+    tokens = job.view_tokens[0] if len(job.view_tokens) == 1 else np.concatenate(job.view_tokens)
+    place = np.arange(len(tokens)) - (begins - past).repeat(lengths)
+    _put(tables, "tokens", tokens)
+    _put(tables, "positions", place)
+    _put(tables, "places", place)
+    _put(tables, "owners", np.arange(len(lengths)).repeat(lengths))
+    _put(tables, "taps", ragged.tap_table(lengths, before))
+    chunks, first_chunk = ragged.chunk_table(lengths)
+    _put(tables, "chunks", chunks)
+    spans = tables["spans"][: len(lengths)]
+    spans[:, 0], spans[:, 1], spans[:, 2] = begins, lengths, first_chunk[:-1]
+    if shape.segments:
+        _put(tables, "segments", segment_table(lengths, grid.segment_rows))
+    _put(tables, "view_items", tiles.view_items(lengths, past, rows=grid.view_rows, block=grid.view_keys))
 
 
-def _write_questions(tables: Mapping[str, Table], job: Job, keys: IntArray, first: IntArray, shape: Shape) -> None:
-    """Whom branch rows attend to, all of them and, for the last layer, the last of each; and the labels."""
-    queries, grid = job.branch_lengths, shape.grid
-    last = first + queries - 1
-    _put(tables, "first", first.repeat(queries))
-    _put(tables, "last", np.arange(len(job.branch_tokens)))
-    _put(tables, "last_first", first)
-    _put(tables, "last_last", last)
-    _put(tables, "last_rows", last + shape.view_rows)
-    for name, rows in zip(("", "last_"), job.asked, strict=True):
-        items, cut = tiles.branch_items(
-            rows, keys, tables[name + "first"], tables[name + "last"], rows=grid.branch_rows, block=grid.branch_keys
-        )
-        _put(tables, name + "items", items)
-        _put(tables, name + "tiles", cut)
-    _put(tables, "label_rows", np.arange(len(queries)).repeat(job.label_counts))
+def _write_branches(tables: Mapping[str, Table], job: Job, asked: Questions, tails: ragged.Int32, shape: Shape) -> None:
+    """Their rows, from `shape.view_rows`, each going on from the end of its view; and their labels."""
+    at = shape.view_rows
+    rows = slice(at, at + len(job.branch_tokens))
+    tables["tokens"][rows] = job.branch_tokens
+    ends = job.past_lengths + job.view_lengths
+    np.add(asked.inside, ends[asked.view], out=tables["positions"][rows], casting="same_kind")
+    tables["owners"][at:], tables["places"][at:] = -1, np.arange(shape.branch_rows)
+    taps = tables["taps"][rows]
+    np.add(asked.taps, np.int32(at), out=taps)
+    taps.reshape(-1)[asked.short] = tails.reshape(-1)[asked.tails]
+    tables["parents"].fill(-1)
+    _put(tables, "parents", job.branch_views)
+    _put(tables, "fork_spans", asked.spans)
+    _put(tables, "label_rows", asked.label_rows)
     _put(tables, "label_ids", job.label_ids)
+
+
+def _write_attended(tables: Mapping[str, Table], job: Job, asked: Questions, shape: Shape) -> None:
+    """Whom branch rows attend to: all of them and, for the last layer, the last of each."""
+    _put(tables, "first", asked.first_of_row)
+    _put(tables, "last", np.arange(len(job.branch_tokens)))
+    _put(tables, "last_first", asked.first)
+    _put(tables, "last_last", asked.last)
+    _put(tables, "last_rows", asked.last + shape.view_rows)
+    keys = job.past_lengths + job.view_lengths
+    items, cut = tiles.cut_tiles(asked.tiles, keys, block=shape.grid.branch_keys)
+    n = int(asked.counts[0].sum())
+    of_last = int(cut[n, 2]) if n < len(cut) else len(items)
+    _put(tables, "items", items[:of_last])
+    _put(tables, "tiles", cut[:n])
+    cut[n:, 2] -= of_last
+    _put(tables, "last_items", items[of_last:])
+    _put(tables, "last_tiles", cut[n:])
 
 
 def _put(tables: Mapping[str, Table], name: str, values: Table) -> None:

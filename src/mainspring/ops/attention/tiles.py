@@ -32,6 +32,8 @@ def view_items(lengths: Ints, positions: Ints, *, rows: int, block: int) -> Int3
     items[:, 4] = position // block * block
     items[:, 5] = position + count
     items[:, 8] = 1
+    if len(lengths) == 1:
+        return items[::-1]
     return items[np.argsort(-items[:, 5], kind="stable")]
 
 
@@ -40,24 +42,46 @@ def branch_items(queries: Ints, keys: Ints, first: Int32, last: Int32, *, rows: 
 
     `queries` query rows of each view, one view after another, on `keys` keys; of the pass's own keys, row i sees
     first[i] to last[i]."""
+    return cut_tiles(branch_tiles(queries, first, last, rows=rows), np.asarray(keys, np.int64), block=block)
+
+
+def branch_tiles(queries: Ints, first: Int32, last: Int32, *, rows: int) -> Int32:
+    """Items [N, ITEM] of whole tiles, before anything is known of the keys but the pass's own."""
     owner, row, count, _ = _cut(np.asarray(queries, np.int64), rows)
-    length = np.asarray(keys, np.int64)[owner]
-    step = split_step(length, block)
-    splits = np.maximum(-(-length // step), 1)
-    first_item = starts(splits)[:-1]
-    table = np.empty((len(owner), 4), np.int32)
-    table[:, 0], table[:, 1], table[:, 2], table[:, 3] = row, count, first_item, splits
-    tile = np.arange(len(owner)).repeat(splits)
-    items = np.zeros((len(tile), ITEM), np.int32)
-    items[:, 0], items[:, 1], items[:, 2] = row[tile], count[tile], owner[tile]
-    begin = (np.arange(len(tile)) - first_item[tile]) * step[tile]
-    end = np.minimum(begin + step[tile], length[tile])
+    items = np.zeros((len(owner), ITEM), np.int32)
+    items[:, 0], items[:, 1], items[:, 2], items[:, 8] = row, count, owner, 1
+    items[:, 6], items[:, 7] = first[row], last[row + count - 1] + 1
+    return items
+
+
+def cut_tiles(whole: Int32, keys: NDArray[np.int64], *, block: int) -> tuple[Int32, Int32]:
+    """`branch_items` from whole tiles, keys [V] of each owner."""
+    owner = whole[:, 2]
+    step = split_step(keys, block)
+    table = np.empty((len(whole), 4), np.int32)
+    table[:, :2] = whole[:, :2]
+    if (keys <= step).all():
+        items = whole.copy()
+        end = keys[owner]
+        items[:, 4], items[:, 5] = end // block * block, end
+        table[:, 2], table[:, 3] = np.arange(len(whole)), 1
+        return items, table
+    counts = np.maximum(-(-keys // step), 1)[owner]
+    first_item = starts(counts)[:-1]
+    table[:, 2], table[:, 3] = first_item, counts
+    items = whole.repeat(counts, axis=0)
+    owner = items[:, 2]
+    begin = (np.arange(len(items)) - first_item.repeat(counts)) * step[owner]
+    end = np.minimum(begin + step[owner], keys[owner])
     items[:, 3], items[:, 4], items[:, 5] = begin, begin + (end - begin) // block * block, end
-    final = first_item + splits - 1
-    items[final, 6] = first[row]
-    items[final, 7] = last[row + count - 1] + 1
-    items[:, 8] = splits[tile]
+    items[end < keys[owner], 6:8] = 0  # only a tile's last item sees the pass's own keys
+    items[:, 8] = counts.repeat(counts)
     return items, table
+
+
+def key_splits(keys: NDArray[np.int64], block: int) -> NDArray[np.int64]:
+    """Items a branch tile, from its view's length alone."""
+    return np.maximum(-(-keys // split_step(keys, block)), 1)
 
 
 def split_step(keys: NDArray[np.int64], block: int) -> NDArray[np.int64]:

@@ -2,15 +2,15 @@
 
 Over whole chunks a state moves by an affine map, S <- M S + B, whatever it was:
 
-    carry    a segment but a view's last, v-head, slice:  B, the state that zero becomes (of a view's first segment, that
-             its own state becomes), and, but of the first, M, by the same steps from the unit vectors without values
+    carry    a segment but a view's last, v-head, slice:  B, which zero becomes (of a view's first segment, what its own
+             state becomes), and, but of the first, M, by the same steps from the unit vectors without values
     walk     a segment, v-head, slice:  S from those before it, joined in their order; then as a whole view's walk
 
-Three launches with `prepare`. M S + B is taken in three products of half-precision parts, exact to 22 bits: a state that
-is rounded once a segment would be off by more than all its products are. States lie turned, as walks hold them.
+Three launches with `prepare`. M S + B is taken in three products of half-precision parts, exact to 22 bits: a state
+rounded once a segment would be off by more than all its products are. States lie turned, as walks hold them.
 
-Work beyond a whole walk's: of n segments, 2n - 3 carries of half a segment's work (no outputs). At 1 x 8192 and 16 heads
-a walk of 128 dependent steps on 32 of 132 multiprocessors becomes 32 + 32 on all of them.
+Work beyond a whole walk's: of n segments, 2n - 3 carries of half a segment's work (no outputs). At 1 x 8192 and 16
+heads a walk of 128 dependent steps on 32 of 132 multiprocessors becomes 32 + 32 on all of them.
 """
 
 import triton
