@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mainspring.backend.cuda import backend as module
+from mainspring.backend.cuda import graphs
 from mainspring.backend.cuda.backend import CudaBackend
 from mainspring.backend.cuda.explain import check, describe
 from mainspring.backend.cuda.layout import Grid, Job, Shape, bucketed, buffer_bytes, exact, fields, round_rows
@@ -222,7 +223,27 @@ def test_rows_of_a_pass_follow_from_free_memory() -> None:
     assert pass_rows(config, 4, free) < 10_000
 
 
-@pytest.mark.parametrize("rows", [0, 1, 64, 65, 511, 513, 1000, 4000])
+def test_larger_passes_are_recorded_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To record is slower than to launch: a bucket that comes once is not worth it, and what was seen is bounded."""
+    runner, made = backend()._runner, []
+    runner.graph_rows = graphs.GRAPH_ROWS
+    monkeypatch.setattr(runner, "launch", lambda job, _: made.append(("launch", job.rows)))
+    monkeypatch.setattr(runner, "_replay", lambda job, _: made.append(("replay", job.rows)))
+
+    def passes(*rows: int) -> list[str]:
+        made.clear()
+        for n in rows:
+            runner.run(Job([np.zeros(n, np.int64)], [None], *(np.zeros(0, np.int64),) * 5))
+        return [how for how, _ in made]
+
+    assert passes(4_096, 4_097, 4_100, 5_000, 4_200) == ["replay", "launch", "replay", "launch", "replay"]
+    assert passes(10_241, 10_241) == ["launch", "launch"]
+    monkeypatch.setattr(graphs, "MOST_SEEN", 2)
+    assert passes(6_000, 7_000, 8_000, 6_000) == ["launch"] * 4
+    assert len(runner._seen) == 2
+
+
+@pytest.mark.parametrize("rows", [0, 1, 64, 65, 511, 513, 1000, 4000, 4097, 9000])
 def test_buckets_hold_and_waste_an_eighth_at_most(rows: int) -> None:
     assert rows <= round_rows(rows) < max(rows + 64, rows * 1.126)
 

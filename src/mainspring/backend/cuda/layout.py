@@ -109,18 +109,14 @@ def exact(job: Job, grid: Grid) -> Shape:
     """The smallest shape."""
     asked, lengths = job.questions(grid), job.view_lengths
     splits = tiles.key_splits(job.past_lengths + lengths, grid.branch_keys)
+    segments = count_segments(lengths, grid.segment_rows) if grid.segment_rows else 0
     (items, last_items), (cut, last_cut) = asked.counts @ splits, asked.counts.sum(axis=1)
     return Shape(
         job.rows - len(job.branch_tokens), len(job.branch_tokens), len(job.states), len(job.branch_lengths),
         len(job.label_ids), _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
         int(items), int(cut), int(last_items), int(last_cut), long=asked.longest > ragged.CHUNK_ROWS,
-        split=int(splits.max(initial=1)) > 1, grid=grid, segments=_segments(lengths, grid.segment_rows),
+        split=int(splits.max(initial=1)) > 1, grid=grid, segments=segments if segments > len(lengths) else 0,
     )  # fmt: skip
-
-
-def _segments(lengths: IntArray, rows: int) -> int:
-    count = count_segments(lengths, rows) if rows else 0
-    return count if count > len(lengths) else 0
 
 
 def _tiles(lengths: IntArray, rows: int) -> int:
@@ -143,8 +139,9 @@ def bucketed(shape: Shape) -> Shape:
 
 
 def round_rows(rows: int) -> int:
-    """Up to a multiple of 64, and of an eighth of the power of two below."""
-    step = max(64, (1 << max(rows - 1, 1).bit_length() - 1) // 8)
+    """Up to a multiple of 64, and of an eighth of the power of two below, a sixteenth from 4,096 rows on."""
+    below = 1 << max(rows - 1, 1).bit_length() - 1
+    step = max(64, below // (16 if below >= 4_096 else 8))
     return -(-rows // step) * step
 
 
