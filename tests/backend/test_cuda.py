@@ -92,7 +92,9 @@ def test_long_views_may_go_in_segments() -> None:
     assert np.abs(moved.logits - wanted[-2:]).max() < CLOSE
     assert [shape.segments for shape in shapes] == [1 + 4 + 1 + 3, 3, 3]
     device._runner.run = lambda job: launch(job, bucketed(exact(job, device._network.grid(job))))
-    assert np.abs(device.score_pass(work).logits - wanted).max() < CLOSE
+    with np.errstate(all="ignore"):  # nobody writes the outputs of padded rows
+        padded = device.score_pass(work).logits
+    assert np.abs(padded - wanted).max() < CLOSE
 
 
 @pytest.mark.parametrize("poison", [torch.nan, 1e30])
