@@ -23,6 +23,7 @@ from mainspring.ops.attention import triton as attention
 from mainspring.ops.delta_inputs import Heads
 from mainspring.ops.delta_inputs import triton as delta_inputs
 from mainspring.ops.gated_delta import reference as plain_delta
+from mainspring.ops.gated_delta import segments
 from mainspring.ops.gated_delta import triton as delta
 from mainspring.ops.rms_norm import triton as norm
 from mainspring.ops.swiglu import triton as swiglu
@@ -44,6 +45,17 @@ def timed(run: Callable[[], object], repeats: int) -> float:
     return sorted(begin.elapsed_time(end) for begin, end in marks)[repeats // 2]
 
 
+def busy(run: Callable[[], object], repeats: int) -> float:
+    """Milliseconds of a run's kernels, without what is between them."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as record:
+        for _ in range(repeats):
+            run()
+        torch.cuda.synchronize()
+    return sum(event.self_device_time_total for event in record.key_averages()) / 1e3 / repeats
+
+
 def distance(got: Tensor, wanted: Tensor) -> float:
     return ((got.double() - wanted.double()).norm() / wanted.double().norm()).item()
 
@@ -56,12 +68,15 @@ def put(table: Any) -> Tensor:
     return torch.as_tensor(np.ascontiguousarray(table), device="cuda")
 
 
-def attempt(name: str, run: Callable[[], Tensor], wanted: Tensor | None, repeats: int, note: str = "") -> Tensor | None:
+def attempt(
+    name: str, run: Callable[[], Tensor], wanted: Tensor | None, repeats: int, note: str = "", *, kernels: bool = False
+) -> Tensor | None:
     """Print a line; a variant that does not compile or fit is said so."""
     try:
         got = run()
         off = "" if wanted is None else f" error {distance(got, wanted):.2e}"
-        click.echo(f"  {name:<44}{timed(run, repeats):9.4f} ms{off} {note}")
+        alone = f", kernels {busy(run, 5):.4f} ms" if kernels else ""
+        click.echo(f"  {name:<44}{timed(run, repeats):9.4f} ms{alone}{off} {note}")
     except Exception as error:
         click.echo(f"  {name:<44} {type(error).__name__}: {str(error).splitlines()[0][:90]}")
         return None
@@ -70,7 +85,7 @@ def attempt(name: str, run: Callable[[], Tensor], wanted: Tensor | None, repeats
 
 def scan(repeats: int) -> None:
     Hk, Hv, d = 16, 16, 128
-    for count, length in ((1, 8192), (4, 2048), (8, 1024), (8, 8192)):
+    for count, length in ((1, 8192), (4, 2048), (8, 1024), (1, 18000), (8, 8192)):
         T = count * length
         q, k = (F.normalize(torch.randn(T, Hk, d, device="cuda"), dim=-1) for _ in range(2))
         q, k, v = (x.to(BF16).half() for x in (q * d**-0.5, k, draw(T, Hv, d)))  # as the convolution leaves them
@@ -101,18 +116,35 @@ def scan(repeats: int) -> None:
                     output_final_state=True, cu_seqlens=cu,
                 )[0][0, :short]  # fmt: skip
 
-            attempt("flash-linear-attention", theirs, wanted, repeats)
+            attempt("flash-linear-attention", theirs, wanted, repeats, kernels=True)
         o = torch.empty_like(v)
 
-        def ours(slices: int | None) -> Callable[[], Tensor]:
+        def ours(slices: int | None, cut: Tensor | None = None) -> Callable[[], Tensor]:
             def run() -> Tensor:
-                delta.scan(q, k, v, beta, g, o, **tables, slices=slices)
+                delta.scan(q, k, v, beta, g, o, **tables, slices=slices, segments=cut)
                 return o[:short]
 
             return run
 
         kept = delta.PREPARE, delta.WALK, delta.WIDE_WALK
-        attempt("as shipped", ours(None), wanted, repeats)
+        attempt("as shipped", ours(None), wanted, repeats, kernels=True)
+        whole, whole_states = o.clone(), finals.clone()
+        for rows, most in ((4096, 4), (2048, 4), (1024, 8)):
+            segments.MOST_SEGMENTS = most
+            table = segments.segment_table(np.full(count, length), rows)
+            if len(table) == count:
+                continue
+            for slices, walk in ((2, (4, 3)), (2, (4, 2)), (1, (8, 3))):
+                delta.WALK = delta.WIDE_WALK = delta.Launch(*walk)
+                o.fill_(torch.nan)
+                finals.fill_(torch.nan)
+                name = f"{len(table) // count} segments a view, slices {slices} {walk}"
+                if attempt(name, ours(slices, put(table)), wanted, repeats, kernels=True) is not None:
+                    click.echo(
+                        f"    from whole walks: {distance(o, whole):.1e}, states {distance(finals, whole_states):.1e}"
+                    )
+        delta.PREPARE, delta.WALK, delta.WIDE_WALK = kept
+        segments.MOST_SEGMENTS = 4
         for prepare in ((4, 1), (4, 1, 168), (2, 1), (8, 1)):
             delta.PREPARE = delta.Launch(*prepare)
             attempt(f"prepare {prepare} narrow", ours(2), wanted, repeats)

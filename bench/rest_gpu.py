@@ -49,7 +49,6 @@ def rests() -> dict[str, Callable[[], object]]:
         "nothing": lambda: None,
         "0.05 s": lambda: time.sleep(0.05),
         "0.3 s": lambda: time.sleep(0.3),
-        "2 s": lambda: time.sleep(2),
         "a collection of garbage": collect,
         "a collection, then 15 ms of products": lambda: (collect(), busy()),
         "host caches cold": cold,
@@ -74,7 +73,9 @@ def main(repeats: int) -> None:
     shape = CUDA_SHAPES["0.8B"]
     model = random_model(shape, dtype=torch.bfloat16, device="cuda")
     backends = {"launches": CudaBackend(model, graph_rows=0)}
-    backends["graphs"] = CudaBackend(random_model(shape, dtype=torch.bfloat16, device="cuda"))
+    for how in ("graphs", "graphs, copies in them"):
+        backends[how] = CudaBackend(random_model(shape, dtype=torch.bfloat16, device="cuda"))
+    backends[how]._runner.copies = True
     before = rests()
     click.echo("| pass | how | after | wall ms | device ms | MHz before |\n|---|---|---|---:|---:|---:|")
     for name, p in PASSES.items():
@@ -85,7 +86,7 @@ def main(repeats: int) -> None:
                 backend.score_pass(work)
             for after, rest in before.items():
                 walls, devices = [], []
-                for _ in range(repeats if after != "2 s" else 3):
+                for _ in range(repeats):
                     rest()
                     mark = clock()
                     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
