@@ -28,6 +28,7 @@ from mainspring.backend.cuda.backend import CudaBackend
 from mainspring.backend.protocol import NO_STATE, PackedPass
 from mainspring.bench import Arm, Options, measure
 from mainspring.bench.cli import Publish, shared_options
+from mainspring.bench.lock import LockHeldError
 from mainspring.bench.stats import ArmStats
 from mainspring.model.config import parse_config
 from random_model import random_model
@@ -203,12 +204,15 @@ def main(options: Options, publish: Publish, names: tuple[str, ...], peers: bool
                 side = Side(shape, peers and shape == "0.8B", segment_rows)
                 failed += side.failed
             lines = run_case(name, side, options, publish)
+        except LockHeldError:
+            raise
         except Exception:
             traceback.print_exc()
             failed.append(name)
             continue
         found += lines
         click.echo("\n".join(lines))
+    gc.unfreeze()
     head = "| pass | arm | median ms | least to most | request tokens/s | device ms | of the ceiling | must / aim |"
     rows, notes = ([line for line in found if line.startswith("|") == table] for table in (True, False))
     click.echo("\n".join(["", head, "|---|---|---:|---|---:|---:|---:|---|", *rows, "", *notes]))
