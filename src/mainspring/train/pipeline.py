@@ -2,6 +2,7 @@
 folder and not done again.
 
     out/skeleton     tokenizer, template, scoring.json
+    out/table.safetensors   what embeddings start from, where the config names a source of it
     out/data.npz     arrays; calibration.jsonl, test.jsonl: the held-out rows as text
     out/checkpoint.pt, best.pt, log.jsonl, curve.png
     out/model        the trained model
@@ -99,7 +100,7 @@ def _trainable(config: Config, skeleton: Path, data: TrainingData) -> Trainable:
             model.head.requires_grad_(False)
         model.norm.requires_grad_(True)
         return Trainable(model, labels)
-    bundle, table = Bundle.load(skeleton), load_table(config.sources / "smollm2")
+    bundle, table = Bundle.load(skeleton), load_table(config.table, config.out)
     control = sorted(bundle.tokenizer.control.values())
     shape = config_of(config.shape, len(table), control[0], VIEW_TOKENS + 1024)
     free = list(dict.fromkeys([*control, *labels]))
