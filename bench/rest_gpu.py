@@ -11,6 +11,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import click
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 
 from budget import Pass
 from mainspring.backend.cuda.backend import CudaBackend
+from mainspring.backend.protocol import PackedPass
 from random_model import random_model
 from score_gpu import make_pass
 from shapes import CUDA_SHAPES
@@ -71,33 +73,41 @@ def spread(found: list[float]) -> str:
 @click.option("--repeats", type=click.IntRange(3), default=7, show_default=True)
 def main(repeats: int) -> None:
     shape = CUDA_SHAPES["0.8B"]
-    model = random_model(shape, dtype=torch.bfloat16, device="cuda")
-    backends = {"launches": CudaBackend(model, graph_rows=0)}
-    for how in ("graphs", "graphs, copies in them"):
-        backends[how] = CudaBackend(random_model(shape, dtype=torch.bfloat16, device="cuda"))
-    backends[how]._runner.copies = True
+
+    def fresh(**options: Any) -> CudaBackend:
+        return CudaBackend(random_model(shape, dtype=torch.bfloat16, device="cuda"), **options)
+
+    backends = {"launches": fresh(graph_rows=0), "graphs": fresh(), "graphs, copies in them": fresh()}
+    backends["graphs, copies in them"]._runner.copies = True
     before = rests()
     click.echo("| pass | how | after | wall ms | device ms | MHz before |\n|---|---|---|---:|---:|---:|")
     for name, p in PASSES.items():
         for how, backend in backends.items():
-            states = [backend.prefill(np.arange(p.view) % 1000)] if p.cached else None
-            work = make_pass(p, shape["vocab_size"], states=states)
-            for _ in range(4):
-                backend.score_pass(work)
-            for after, rest in before.items():
-                walls, devices = [], []
-                for _ in range(repeats):
-                    rest()
-                    mark = clock()
-                    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                    started = time.perf_counter()
-                    begin.record()
+            try:
+                states = [backend.prefill(np.arange(p.view) % 1000)] if p.cached else None
+                work = make_pass(p, shape["vocab_size"], states=states)
+                for _ in range(4):
                     backend.score_pass(work)
-                    walls.append((time.perf_counter() - started) * 1e3)
-                    end.record()
-                    torch.cuda.synchronize()
-                    devices.append(begin.elapsed_time(end))
-                click.echo(f"| {name} | {how} | {after} | {spread(walls)} | {spread(devices)} | {mark} |")
+                for after, rest in before.items():
+                    click.echo(f"| {name} | {how} | {after} | {measured(backend, work, rest, repeats)} |")
+            except Exception as error:
+                click.echo(f"| {name} | {how} | {type(error).__name__}: {str(error).splitlines()[0][:90]} |")
+
+
+def measured(backend: CudaBackend, work: PackedPass, rest: Callable[[], object], repeats: int) -> str:
+    walls, devices, mark = [], [], ""
+    for _ in range(repeats):
+        rest()
+        mark = clock()
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        started = time.perf_counter()
+        begin.record()
+        backend.score_pass(work)
+        walls.append((time.perf_counter() - started) * 1e3)
+        end.record()
+        torch.cuda.synchronize()
+        devices.append(begin.elapsed_time(end))
+    return f"{spread(walls)} | {spread(devices)} | {mark}"
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def test_a_pass_equals_the_naive_way(kinds: list[str]) -> None:
 
 def test_long_views_may_go_in_segments() -> None:
     """Alone, in company that stays whole, moved on from a state of their own, and padded to a bucket."""
-    device = CudaBackend(model().to(DEVICE), pass_rows=4096, segment_rows=64)
+    device = CudaBackend(model().to(DEVICE), pass_rows=4096, segment_rows=64, graph_rows=0)
     shapes = []
     launch = device._runner.launch
     device._runner.launch = lambda job, shape: shapes.append(shape) or launch(job, shape)

@@ -79,8 +79,9 @@ class Network:
         self.norm = model.norm.weight
         self.layers = [_layer(cast(Block, block)) for block in model.blocks]
         self.heads = Heads(c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim)
-        # Of fp32, a segment's walk takes more shared memory than there is.
-        self.segment_rows = segment_rows if self.embed.element_size() == 2 or not self.embed.is_cuda else 0
+        # Of fp32 and large heads, a segment's walk takes more shared memory than there is (288 KB of 227).
+        fits = self.embed.element_size() == 2 or c.linear_key_head_dim <= 64
+        self.segment_rows = segment_rows if fits else 0
         few, many = attention.tilings(c.head_dim, self.embed.element_size())
         self.small, self.large = self._grid(*few), self._grid(*many)
         self.tilings = {self.small: few, self.large: many}
