@@ -114,7 +114,7 @@ def branch_pairs(row: Row) -> float:
 
 
 def bucket(rows: int) -> int:
-    from mainspring.backend.cuda.layout import round_rows
+    from mainspring.backend.cuda.buckets import round_rows
 
     return round_rows(rows) if rows else 0
 

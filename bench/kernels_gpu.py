@@ -164,7 +164,7 @@ def attend(repeats: int) -> None:
         for t in ((128, 64, 8, 2), (128, 64, 8, 3), (128, 32, 8, 3), (128, 128, 8, 2), (64, 64, 4, 2), (64, 64, 4, 3),
                   (64, 32, 4, 3), (64, 128, 4, 2), (64, 64, 8, 2))
     ]  # fmt: skip
-    for count, length in ((1, 8192), (8, 2048), (8, 8192)):
+    for count, length in ((1, 500), (1, 8192), (8, 2048), (8, 8192)):
         T = count * length
         q, store = draw(T, Hq, D), draw(T, 2, G, D)
         out, gate = torch.empty_like(q), draw(T, Hq, 2 * D)
@@ -208,7 +208,7 @@ def attend(repeats: int) -> None:
 def asked(repeats: int) -> None:
     """Branch attention: requests x branches of 40 rows on views."""
     Hq, G, D = 8, 2, 256
-    for count, length, branches in ((1, 8192, 8), (8, 8192, 8), (1, 18000, 256)):
+    for count, length, branches in ((1, 500, 8), (1, 8192, 8), (8, 8192, 8), (1, 18000, 256)):
         T = count * branches * 40
         q, own, store = draw(T, Hq, D), draw(T, 2, G, D), draw(count * length, 2, G, D)
         gate, out = draw(T, Hq, 2 * D), torch.empty_like(q)
@@ -220,6 +220,7 @@ def asked(repeats: int) -> None:
         wanted: Tensor | None = None
         for tiling in (
             (64, 64, 4, 2),
+            (64, 64, 8, 2),
             (64, 64, 4, 3),
             (64, 32, 4, 3),
             (128, 64, 8, 2),

@@ -9,12 +9,14 @@ import torch
 from mainspring.backend.cuda import backend as module
 from mainspring.backend.cuda import graphs
 from mainspring.backend.cuda.backend import CudaBackend
+from mainspring.backend.cuda.buckets import bucketed, round_rows
 from mainspring.backend.cuda.explain import check, describe
-from mainspring.backend.cuda.layout import Grid, Job, Shape, bucketed, buffer_bytes, exact, fields, round_rows
+from mainspring.backend.cuda.layout import Grid, Job, Shape, buffer_bytes, exact, fields
 from mainspring.backend.cuda.memory import LEAST_ROWS, MOST_ROWS, bytes_a_row, pass_rows
 from mainspring.backend.protocol import PackedPass, open_backend
 from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
+from mainspring.ops.attention import triton as attention
 from mainspring.ops.gated_delta.triton import WIDE_HEADS
 from support.kernels import DEVICE
 from support.models import random_tokens, tiny_config, tiny_model
@@ -95,6 +97,30 @@ def test_long_views_may_go_in_segments() -> None:
     with np.errstate(all="ignore"):  # nobody writes the outputs of padded rows
         padded = device.score_pass(work).logits
     assert np.abs(padded - wanted).max() < CLOSE
+
+
+@pytest.mark.parametrize("kinds", [["linear_attention", "full_attention"], ["full_attention", "linear_attention"]])
+def test_views_and_branches_may_share_a_launch(kinds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of attention, where both are cut alike: the same bits, exact and padded to a bucket, and one launch less."""
+    apart = backend(layer_types=kinds)
+    device = CudaBackend(model(layer_types=kinds).to(DEVICE), pass_rows=4096, mixes=True, graph_rows=0)
+    launches, shapes = [], []
+    attend = attention.attend
+    monkeypatch.setattr(attention, "attend", lambda *args, **more: launches.append(more) or attend(*args, **more))
+    wanted = apart.score_pass(mixed()).logits
+    assert len(launches) == (1 if kinds[-1] == "full_attention" else 2)
+    launches.clear()
+    launch = device._runner.launch
+    monkeypatch.setattr(device._runner, "launch", lambda job, shape: shapes.append(shape) or launch(job, shape))
+    got = device.score_pass(mixed()).logits
+    assert len(launches) == 1
+    assert np.array_equal(got, wanted)
+    assert np.abs(got - mixed_naive(kinds)).max() < CLOSE
+    device._runner.run = lambda job: launch(job, grown(job, device._network.grid(job)))
+    with np.errstate(all="ignore"):  # nobody writes the outputs of padded rows
+        assert np.array_equal(device.score_pass(mixed()).logits, wanted)
+    assert [shape.mixed for shape in shapes] == [True]
+    assert not exact(Job([], [], *(np.zeros(0, np.int64),) * 5), device._network.small).mixed
 
 
 @pytest.mark.parametrize("poison", [torch.nan, 1e30])

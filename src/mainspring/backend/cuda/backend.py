@@ -37,12 +37,13 @@ class CudaBackend:
     def __init__(
         self, model: Hybrid, *, pass_rows: int | None = None, graph_rows: int = GRAPH_ROWS, mtp: MtpHead | None = None,
         segment_rows: int = 0,
+        mixes: bool = False,
     ) -> None:  # fmt: skip
         """Takes over `model`'s weights, in whatever float type they have. `pass_rows` None: by free memory. `mtp`
-        drafts for generation. `segment_rows`: see `Network`; off until it has been measured on a card."""
+        drafts for generation. `segment_rows` and `mixes`: see `Network`; off until measured on a card."""
         check(model.config)
         self._mtp, self._generates = mtp, False
-        self._network = Network(model, segment_rows=segment_rows)
+        self._network = Network(model, segment_rows=segment_rows, mixes=mixes)
         self._runner = Runner(self._network, graph_rows=graph_rows)
         self._states: Handles[CudaState] = Handles()
         weights = self._network.embed

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mainspring.backend.cuda.buckets import bucketed
 from mainspring.backend.cuda.layout import (
     Job,
     Scratch,
     Shape,
-    bucketed,
     buffer_bytes,
     exact,
     host_tables,

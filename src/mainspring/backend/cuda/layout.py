@@ -61,7 +61,8 @@ class Job:
 
 class Grid(NamedTuple):
     """How attention is cut (query rows a tile, keys a step, for views and branches), the convolution's memory, and the
-    rows of a segment of long views in the delta rule (`gated_delta.segments`), 0: views stay whole."""
+    rows of a segment of long views in the delta rule (`gated_delta.segments`), 0: views stay whole. `mixes`: views and
+    branches are cut alike and may share a launch."""
 
     view_rows: int
     view_keys: int
@@ -69,11 +70,12 @@ class Grid(NamedTuple):
     branch_keys: int
     memory: int
     segment_rows: int = 0
+    mixes: bool = False
 
 
 class Shape(NamedTuple):
     """Sizes of all tables. `long`: a branch has more than one chunk; `split`: some view's keys are cut for branches;
-    `segments` 0: no view is cut in the delta rule."""
+    `segments` 0: no view is cut in the delta rule; `mixed`: attention of views and branches is one launch."""
 
     view_rows: int
     branch_rows: int
@@ -90,6 +92,7 @@ class Shape(NamedTuple):
     split: bool
     grid: Grid
     segments: int = 0
+    mixed: bool = False
 
     @property
     def rows(self) -> int:
@@ -116,37 +119,12 @@ def exact(job: Job, grid: Grid) -> Shape:
         len(job.label_ids), _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
         int(items), int(cut), int(last_items), int(last_cut), long=asked.longest > ragged.CHUNK_ROWS,
         split=int(splits.max(initial=1)) > 1, grid=grid, segments=segments if segments > len(lengths) else 0,
+        mixed=grid.mixes and 0 < len(job.branch_tokens) < job.rows and int(splits.max(initial=1)) == 1,
     )  # fmt: skip
 
 
 def _tiles(lengths: IntArray, rows: int) -> int:
     return int(np.add.reduce(-(-lengths // rows)))
-
-
-def bucketed(shape: Shape) -> Shape:
-    """The smallest common shape that holds `shape`: at most an eighth more rows, powers of two of what is counted.
-    What follows from rows and views takes its bound from them, so that few shapes arise."""
-    s = shape
-    views, view_rows = _power(s.views), round_rows(s.view_rows)
-    return Shape(
-        view_rows, round_rows(s.branch_rows), views, _power(s.branches), _power(s.labels),
-        chunks=view_rows // ragged.CHUNK_ROWS + views if view_rows else 0,
-        view_items=view_rows // s.grid.view_rows + views if view_rows else 0,
-        items=_power(s.items), tiles=_power(s.tiles), last_items=_power(s.last_items), last_tiles=_power(s.last_tiles),
-        long=s.long, split=s.split, grid=s.grid,
-        segments=view_rows // s.grid.segment_rows + views if s.segments else 0,
-    )  # fmt: skip
-
-
-def round_rows(rows: int) -> int:
-    """Up to a multiple of 64, and of an eighth of the power of two below, a sixteenth from 4,096 rows on."""
-    below = 1 << max(rows - 1, 1).bit_length() - 1
-    step = max(64, below // (16 if below >= 4_096 else 8))
-    return -(-rows // step) * step
-
-
-def _power(count: int) -> int:
-    return 1 << (count - 1).bit_length() if count else 0
 
 
 @lru_cache(maxsize=256)
@@ -161,7 +139,7 @@ def fields(shape: Shape) -> tuple[tuple[str, tuple[int, ...], int, int], ...]:
     narrow: list[tuple[str, tuple[int, ...]]] = [
         ("tokens", (s.rows,)), ("positions", (s.rows,)), ("owners", (s.rows,)), ("places", (s.rows,)),
         ("taps", (s.rows, memory)), ("tails", (s.views, memory)), ("chunks", (s.chunks, 2)), ("spans", (s.views, 3)),
-        ("segments", (s.segments, SEGMENT)),
+        ("segments", (s.segments, SEGMENT)), ("mixed", ((s.view_items + s.items) * s.mixed, tiles.ITEM)),
         ("view_items", (s.view_items, tiles.ITEM)), ("fork_spans", (s.branches, 2)), ("parents", (s.branches,)),
         ("first", (s.branch_rows,)), ("last", (s.branch_rows,)), ("items", (s.items, tiles.ITEM)),
         ("tiles", (s.tiles, 4)),
@@ -291,6 +269,11 @@ def _write_attended(tables: Mapping[str, Table], job: Job, asked: Questions, sha
     of_last = int(cut[n, 2]) if n < len(cut) else len(items)
     _put(tables, "items", items[:of_last])
     _put(tables, "tiles", cut[:n])
+    if shape.mixed:
+        tables["mixed"][: shape.view_items] = tables["view_items"]
+        both = tables["mixed"][shape.view_items :][:of_last]
+        both[:] = items[:of_last]
+        both[:, 0] += shape.view_rows
     cut[n:, 2] -= of_last
     _put(tables, "last_items", items[of_last:])
     _put(tables, "last_tiles", cut[n:])

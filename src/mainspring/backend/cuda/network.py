@@ -71,9 +71,10 @@ class Tables:
 class Network:
     """Weights where and as the kernels want them; stateless."""
 
-    def __init__(self, model: Hybrid, *, segment_rows: int = 0) -> None:
+    def __init__(self, model: Hybrid, *, segment_rows: int = 0, mixes: bool = False) -> None:
         """Takes the model's own tensors; those of attention layers are joined, so the model is not to be used again.
-        `segment_rows`: long views in parts of so many rows in the delta rule, 0: whole."""
+        `segment_rows`: long views in parts of so many rows in the delta rule, 0: whole. `mixes`: attention of small
+        passes in one launch a layer."""
         c = self.config = model.config
         self.embed, self.head = model.embed.weight, model.head.weight
         self.norm = model.norm.weight
@@ -83,7 +84,7 @@ class Network:
         fits = self.embed.element_size() == 2 or c.linear_key_head_dim <= 64
         self.segment_rows = segment_rows if fits else 0
         few, many = attention.tilings(c.head_dim, self.embed.element_size())
-        self.small, self.large = self._grid(*few), self._grid(*many)
+        self.small, self.large = self._grid(*few)._replace(mixes=mixes and few[0] == few[1]), self._grid(*many)
         self.tilings = {self.small: few, self.large: many}
         R = c.rotary_dim
         self.rates = c.rope_theta ** (-torch.arange(0, R, 2, device=self.embed.device, dtype=torch.float32) / R)
@@ -174,6 +175,12 @@ class Network:
         n = 0 if final else shape.view_rows
         common = {"stores": t.stores, "groups": G, "layer": number}
         for_views, for_branches = self.tilings[shape.grid]
+        if n and shape.mixed:
+            attention.attend(
+                q, o, gate=gate, items=t.mixed, first=t.first, last=t.places, own=own, views=n, tiling=for_views,
+                **common,
+            )  # fmt: skip
+            return F.linear(o.flatten(1), w.out_proj)
         if n:
             attention.attend(q[:n], o[:n], gate=gate[:n], items=t.view_items, last=t.places, tiling=for_views, **common)
         if shape.branches:

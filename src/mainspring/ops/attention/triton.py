@@ -73,12 +73,13 @@ def _step(
     return acc, new, top * shrink + tl.sum(weights, 1)
 
 
-@triton.jit(do_not_specialize=["layer"])
+@triton.jit(do_not_specialize=["layer", "views"])
 def _attend(
-    q, gate, gate_stride, items, first, last, stores, layer, own, out, parts, sums, scale,
+    q, gate, gate_stride, items, first, last, stores, layer, own, out, parts, sums, scale, views,
     G: tl.constexpr, RATIO: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
-    CAUSAL: tl.constexpr, GATED: tl.constexpr, EXACT: tl.constexpr,
+    CAUSAL: tl.constexpr, MIXED: tl.constexpr, GATED: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
+    """MIXED: rows from number `views` on are branches', those before it views'; `first` counts from there."""
     number, kh = tl.program_id(0), tl.program_id(1)
     item = items + number * ITEM
     count = tl.load(item + 1)
@@ -104,9 +105,14 @@ def _attend(
         seen = live[:, None] & (j < hi)[None, :]
         if CAUSAL:
             seen = seen & (j[None, :] <= until[:, None])
+        if MIXED:
+            seen = seen & ((j[None, :] <= until[:, None]) | (row >= views)[:, None])
         acc, m, top = _step(Q, acc, m, top, base, j, seen, kh, scale, G, D, True, EXACT)
     if not CAUSAL:
-        since = tl.load(first + row, mask=live, other=0)
+        if MIXED:
+            since = tl.load(first + (row - views), mask=live & (row >= views), other=0)
+        else:
+            since = tl.load(first + row, mask=live, other=0)
         own_hi = tl.load(item + 7)
         for at in range(tl.load(item + 6), own_hi, KEYS):
             j = at + n
@@ -174,14 +180,16 @@ def attend(
     table: Tensor | None = None,
     split: bool = True,
     gate: Tensor | None = None,
+    views: int = 0,
     layer: int = 0,
 ) -> None:
     """q and out [Q, Hq, D]; `items` int32 (`tiles`); `stores` [V, 2] int64: the address of rows [n, 2, G, D] in q's
     type (under 2^31 values of one layer) and the bytes to the next layer's. Views: `last` [Q] is each row's position.
     Branches: rows first[i]..last[i] of `own` [m, 2, G, D] are row i's own keys, `table` the tiles, `split` says whether
-    any is cut. `gate` [Q, Hq, 2 D]: its second half gates."""
+    any is cut. `gate` [Q, Hq, 2 D]: its second half gates. With `first` and `views`, none of them cut: the first rows,
+    `views` of them, are views', the others branches', which `first`, `last` and `own` count from 0."""
     Hq, D = q.shape[1:]
-    causal = table is None
+    causal = first is None
     shape = {"G": groups, "RATIO": Hq // groups, "D": D, "ROWS": tiling.rows, "GATED": gate is not None}
     gated = q if gate is None else gate
     first, own = last if first is None else first, q if own is None else own
@@ -191,8 +199,8 @@ def attend(
         sums = parts.new_empty(len(parts))
     _attend[(len(items), groups)](
         q, gated, gated.stride(0), items, first, last, stores, layer, own, out, parts, sums,
-        D**-0.5 * math.log2(math.e),
-        KEYS=tiling.keys, CAUSAL=causal, EXACT=EXACT, **shape,
+        D**-0.5 * math.log2(math.e), views,
+        KEYS=tiling.keys, CAUSAL=causal, MIXED=views > 0, EXACT=EXACT, **shape,
         num_warps=tiling.warps, num_stages=tiling.stages,
     )  # fmt: skip
     if table is not None and split:
