@@ -247,10 +247,11 @@ def main(only_floors: bool, names: tuple[str, ...], repeats: int, profile: bool)
         return
     import torch
 
-    git = shutil.which("git") or "git"
-    commit = subprocess.run(  # noqa: S603
-        [git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    ).stdout.strip()
+    git, commit = shutil.which("git"), ""
+    if git is not None:
+        commit = subprocess.run(  # noqa: S603
+            [git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+        ).stdout.strip()
     click.echo(f"commit {commit or 'unknown'}, {torch.cuda.get_device_name()}, torch {torch.__version__}, {sys.argv}")
     click.echo(
         "| step | device ms: median (least-most) | wall ms a round | not in the graph | floor | predicted "
