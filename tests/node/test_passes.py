@@ -33,7 +33,8 @@ def test_a_short_pass_is_said_to_have_begun_with_its_answer() -> None:
     assert rig.heard(stream) == []
     rig.run(0.02)
     started, done = rig.heard(stream)
-    assert isinstance(started, m.Started) and isinstance(done, m.Done)
+    assert isinstance(started, m.Started)
+    assert isinstance(done, m.Done)
     assert started.ago_s == pytest.approx(0.004)
 
 

@@ -52,7 +52,8 @@ def answered(rig: Rig, now_s: float) -> int:
     stream = link.open(work(), now_s)
     link.poll(now_s)
     heard = link.receive(stream, m.encode(m.Done(fence=fence(), measured_s=0.1)), True, now_s)
-    assert isinstance(heard[-1], Received) and heard[-1].last
+    assert isinstance(heard[-1], Received)
+    assert heard[-1].last
     return stream
 
 
@@ -75,7 +76,8 @@ def test_the_end_of_a_stream_goes_out_by_itself_when_nothing_else_does() -> None
     now_s, link = rig.world.now_s, rig.right.link
     stream = answered(rig, now_s)
     due_s = link.next_deadline()
-    assert due_s is not None and due_s <= now_s + END_S
+    assert due_s is not None
+    assert due_s <= now_s + END_S
     assert ended(link.poll(now_s + END_S)[0]) == [stream]
     assert ended(link.poll(now_s + 2 * END_S)[0]) == []
 

@@ -37,7 +37,6 @@ from mainspring.wire.pulse import Pulse
 from mainspring.wire.streams import Streams, StreamState
 from mainspring.wire.transport import Identity
 
-
 END_S = 0.1
 """For the end of our direction, after the peer's last message, to go out with something else: nobody waits for it, and
 by itself it would cost a record, a system call and a wake-up of the peer for every pass."""
