@@ -19,7 +19,8 @@ async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
         result: T = ended.value
         return result
     async with asyncio.timeout(limit_s):
-        return await _Rest(work, awaited)
+        rest: T = await _Rest(work, awaited)
+        return rest
 
 
 class _Rest:
