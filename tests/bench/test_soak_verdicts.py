@@ -32,11 +32,27 @@ def looks(watch: Any, *rss_mib: float) -> Any:
 
 
 def test_memory_that_grows_is_told_from_memory_that_swings(watch: Any) -> None:
-    assert watch.memory(looks(watch, *[100.0, 120.0, 110.0] * 10), 8.0) == []
-    (leak,) = watch.memory(looks(watch, *[100.0 + at for at in range(30)]), 8.0)
-    assert "serve grew by 20.0 MiB" in leak
-    (few,) = watch.memory(looks(watch, 100.0, 100.0), 8.0)
+    assert watch.memory(looks(watch, *[100.0, 120.0, 110.0] * 80), 8.0, 0.2) == []
+    whole, late = watch.memory(looks(watch, *[100.0 + at for at in range(30)]), 8.0, 0.2)
+    assert "serve grew by 20.0 MiB" in whole
+    assert "12.00 MiB a minute in the last half" in late
+    (few,) = watch.memory(looks(watch, 100.0, 100.0), 8.0, 0.2)
     assert "2 times only" in few
+
+
+def test_a_heap_that_settles_passes_and_a_leak_as_large_over_the_whole_time_does_not(watch: Any) -> None:
+    """240 looks are 20 minutes."""
+    settles = [100.0 + 8.0 * (1.0 - 2.0 ** (-at / 40.0)) for at in range(240)]
+    assert watch.memory(looks(watch, *settles), 12.0, 0.2) == []
+    (leak,) = watch.memory(looks(watch, *[100.0 + 8.0 * at / 240.0 for at in range(240)]), 12.0, 0.2)
+    assert "0.40 MiB a minute" in leak
+    (steps,) = watch.memory(looks(watch, *[100.0 + (at > 200) * 13.0 for at in range(240)]), 20.0, 0.2)
+    assert "in the last half" in steps
+
+
+def test_a_heap_that_settles_too_high_does_not_pass(watch: Any) -> None:
+    (high,) = watch.memory(looks(watch, *[100.0 + 20.0 * min(1.0, at / 80.0) for at in range(240)]), 9.0, 0.2)
+    assert "from the first third to the last" in high
 
 
 COUNTED = {"mainspring_open_requests": 1.0, "scores 200": 105.0, "scores 429": 50.0, "scores 499": 7.0}

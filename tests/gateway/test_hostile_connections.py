@@ -208,6 +208,42 @@ def test_a_closed_connection_does_not_wait_for_ever_for_its_peer() -> None:
     play(scene())
 
 
+def test_a_head_and_its_body_go_out_in_one_write_and_nothing_is_held_longer_than_a_turn() -> None:
+    class Transport:
+        def __init__(self) -> None:
+            self.did: list[bytes] = []
+
+        def write(self, data: bytes) -> None:
+            self.did.append(data)
+
+        def is_closing(self) -> bool:
+            return b"closed" in self.did
+
+        def close(self) -> None:
+            self.did.append(b"closed")
+
+        def abort(self) -> None:
+            self.did.append(b"aborted")
+
+    async def scene() -> None:
+        transport = Transport()
+        leaving = _Leaving(transport, asyncio.get_running_loop(), WAIT_S)  # type: ignore[arg-type]
+        leaving.write(b"head,")
+        leaving.write(b"body")
+        assert transport.did == [b"head,body"]
+        leaving.write(b"event")
+        await asyncio.sleep(0)
+        assert transport.did == [b"head,body", b"event"]
+        leaving.write(b"last words")
+        leaving.close()
+        leaving.left()
+        assert transport.did[2:] == [b"last words", b"closed"]
+        await asyncio.sleep(0)
+        assert len(transport.did) == 4
+
+    play(scene())
+
+
 def test_a_body_that_is_still_sent_behind_another_request_has_its_time() -> None:
     async def scene() -> None:
         fleet = ScriptedFleet(hold=asyncio.Event())

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mainspring.node.scheduler import BEGAN_S
 from mainspring.wire import messages as m
 from support.nodes import NodeRig, expected, null_backend, part
 
@@ -23,6 +24,29 @@ def test_a_pass_is_started_measured_and_answered() -> None:
     assert done.measured_s == pytest.approx(0.01 + 1e-5 * (50 + 21 + 4))
     assert done.gained == (("v", 50),)
     assert done.fence == m.Fence(pass_id=1, attempt=0, epoch=3)
+
+
+def test_a_short_pass_is_said_to_have_begun_with_its_answer() -> None:
+    rig = NodeRig(null_backend((0.004, 0.0, 0.0))).join()
+    stream = rig.send(part(), predicted_s=0.004)
+    rig.run(0.005)  # 2 ms on the way here
+    assert rig.heard(stream) == []
+    rig.run(0.02)
+    started, done = rig.heard(stream)
+    assert isinstance(started, m.Started)
+    assert isinstance(done, m.Done)
+    assert started.ago_s == pytest.approx(0.004)
+
+
+def test_a_pass_that_is_not_as_short_as_predicted_is_told_of_before_it_ends() -> None:
+    rig = NodeRig(null_backend((0.5, 0.0, 0.0))).join()
+    stream = rig.send(part(), predicted_s=0.004)
+    rig.run(0.03)
+    (started,) = rig.heard(stream)
+    assert isinstance(started, m.Started)
+    assert started.ago_s == pytest.approx(BEGAN_S, abs=1e-4)
+    rig.run(1.0)
+    assert [type(message) for message in rig.heard(stream)] == [m.Started, m.Done]
 
 
 def test_one_at_a_time_in_order_with_the_next_one_there() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mainspring.wire import messages as m
 from mainspring.wire.errors import Close, LimitError
 from mainspring.wire.frames import HEADER
-from mainspring.wire.link import CloseConnection, Closed, Knock, Link, Received, Rules, Write
+from mainspring.wire.link import END_S, CloseConnection, Closed, Knock, Link, Output, Received, Rules, Write
 from mainspring.wire.transport import Identity
 from support.links import Rig, fence, offer, work
 
@@ -24,7 +24,7 @@ def test_a_pass_there_and_back() -> None:
     assert [e.stream for e in rig.left.got(m.Work)] == [stream]
     rig.left.send(stream, m.Started(fence=fence()))
     rig.left.send(stream, m.Done(fence=fence(), measured_s=0.1))
-    rig.run(0.1)
+    rig.run(0.1 + END_S)
     assert [e.last for e in rig.right.got(m.Started) + rig.right.got(m.Done)] == [False, True]
     assert rig.left.link.open_streams == rig.right.link.open_streams == 0
     assert rig.right.link.round_trip_s == pytest.approx(0.02)
@@ -36,9 +36,61 @@ def test_a_request_there_and_back() -> None:
     rig.run(0.1)
     rig.right.send(stream, m.Accepted(predicted_s=0.5))
     rig.right.send(stream, m.Result(logits=b"\0\0\0\0"))
-    rig.run(0.1)
+    rig.run(0.1 + END_S)
     assert rig.left.got(m.Result)[0].last
     assert rig.left.link.open_streams == rig.right.link.open_streams == 0
+
+
+def ended(outputs: list[Output]) -> list[int]:
+    return [each.stream for each in outputs if isinstance(each, Write) and each.end]
+
+
+def answered(rig: Rig, now_s: float) -> int:
+    """A pass whose answer the router's link has just read; its stream."""
+    link = rig.right.link
+    link.poll(now_s)
+    stream = link.open(work(), now_s)
+    link.poll(now_s)
+    heard = link.receive(stream, m.encode(m.Done(fence=fence(), measured_s=0.1)), True, now_s)
+    assert isinstance(heard[-1], Received)
+    assert heard[-1].last
+    return stream
+
+
+def test_the_end_of_a_stream_goes_out_with_the_next_pass_and_before_it() -> None:
+    rig = Rig().join()
+    rig.left.send(0, offer())
+    rig.run(0.1)
+    now_s, link = rig.world.now_s, rig.right.link
+    stream = answered(rig, now_s)
+    assert ended(link.poll(now_s)[0]) == []
+    later = link.open(work(pass_id=2), now_s + 0.01)
+    written = [each.stream for each in link.poll(now_s + 0.01)[0] if isinstance(each, Write)]
+    assert written == [stream, later]
+
+
+def test_the_end_of_a_stream_goes_out_by_itself_when_nothing_else_does() -> None:
+    rig = Rig().join()
+    rig.left.send(0, offer())
+    rig.run(0.1)
+    now_s, link = rig.world.now_s, rig.right.link
+    stream = answered(rig, now_s)
+    due_s = link.next_deadline()
+    assert due_s is not None
+    assert due_s <= now_s + END_S
+    assert ended(link.poll(now_s + END_S)[0]) == [stream]
+    assert ended(link.poll(now_s + 2 * END_S)[0]) == []
+
+
+def test_the_end_of_a_stream_goes_out_at_once_where_half_of_all_are_open() -> None:
+    rig = Rig(rules=Rules(streams=4)).join()
+    rig.left.send(0, offer())
+    rig.run(0.1)
+    now_s, link = rig.world.now_s, rig.right.link
+    for number in range(3):
+        link.open(work(pass_id=10 + number), now_s)
+    stream = answered(rig, now_s)
+    assert ended(link.poll(now_s)[0]) == [stream]
 
 
 def test_a_cancel_that_crosses_the_answer_is_ignored() -> None:

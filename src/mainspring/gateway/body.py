@@ -20,6 +20,7 @@ from mainspring.gateway.errors import (
 )
 from mainspring.gateway.headers import first
 from mainspring.gateway.visit import Visit, visit_of
+from mainspring.gateway.within import within
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -38,36 +39,39 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 async def read_body(request: Request) -> bytes:
     """TooLargeError, BodyTimeoutError, MediaTypeError, BusyError, HangUpError."""
     visit = visit_of(request)
-    limits, counts = visit.gateway.config.limits, visit.gateway.counts
+    limits = visit.gateway.config.limits
     most = limits.body_mib << 20
     _check_kind(visit)
     length = first(visit.headers, b"content-length").lstrip("0")[:LENGTH_DIGITS]
     if length.isdecimal() and int(length) > most:
         raise _too_large(most, int(length))
-    pieces: list[bytes] = []
     try:
-        async with asyncio.timeout(limits.body_s):
-            while True:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise HangUpError("the client hung up while it sent its request")
-                piece: bytes = message.get("body", b"")
-                visit.held_bytes += len(piece)
-                counts.buffered_bytes += len(piece)
-                pieces.append(piece)
-                if visit.held_bytes > most:
-                    raise _too_large(most, visit.held_bytes)
-                if counts.buffered_bytes > limits.buffered_mib << 20:
-                    raise BusyError("limits.buffered_mib: bodies of open requests fill it", retry_after_s=RETRY_S,
-                                    limit=limits.buffered_mib)  # fmt: skip
-                if not message.get("more_body", False):
-                    break
+        body = await within(limits.body_s, _received(request, visit, most))
     except TimeoutError:
         raise BodyTimeoutError(f"limits.body_s: the body took longer than {limits.body_s:g} s",
                                limit=limits.body_s) from None  # fmt: skip
-    body = b"".join(pieces)
     _hold_values(visit, body)
     return body
+
+
+async def _received(request: Request, visit: Visit, most: int) -> bytes:
+    limits, counts = visit.gateway.config.limits, visit.gateway.counts
+    pieces: list[bytes] = []
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise HangUpError("the client hung up while it sent its request")
+        piece: bytes = message.get("body", b"")
+        visit.held_bytes += len(piece)
+        counts.buffered_bytes += len(piece)
+        pieces.append(piece)
+        if visit.held_bytes > most:
+            raise _too_large(most, visit.held_bytes)
+        if counts.buffered_bytes > limits.buffered_mib << 20:
+            raise BusyError("limits.buffered_mib: bodies of open requests fill it", retry_after_s=RETRY_S,
+                            limit=limits.buffered_mib)  # fmt: skip
+        if not message.get("more_body", False):
+            return b"".join(pieces)
 
 
 def _hold_values(visit: Visit, body: bytes) -> None:

@@ -34,6 +34,7 @@ from mainspring.gateway.headers import RawHeaders, first, request_id_of
 from mainspring.gateway.logs import place_of
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import Visit
+from mainspring.gateway.within import within
 
 log = logging.getLogger("mainspring.gateway.requests")
 
@@ -205,10 +206,12 @@ class _Answer:
             await self._send(message)  # they go out with the body's first bytes
             return
         try:
-            async with asyncio.timeout(self._send_s):
-                await self._send(message)
+            await within(self._send_s, self._told(message))
         except TimeoutError:
             raise HangUpError(f"limits.body_s: the client read nothing for {self._send_s:g} s") from None
+
+    async def _told(self, message: Message) -> None:
+        await self._send(message)
 
     async def fail(self, error: MainspringError) -> None:
         """Where the answer has begun nothing can be said any more: the server closes the connection."""

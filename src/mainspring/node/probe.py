@@ -93,6 +93,7 @@ class Probe:
     _warm: bool = False
     _failed: set[Shape] = field(default_factory=set)
     _adopted: tuple[Sample, ...] = ()
+    _owed: list[Shape] | None = None
 
     # ------------------------------------------------------ the first answer
 
@@ -116,20 +117,25 @@ class Probe:
         owed = self.owed()
         if not owed:
             return None
-        shape = min(owed, key=self.expect_s)
-        return shape if idle_s >= self.wait_s(shape) else None
+        return owed[0] if idle_s >= self.wait_s(owed[0]) else None
 
     def due_s(self) -> float:
         """Idle seconds after which `next_idle` has something, infinite when all is known."""
         owed = self.owed()
-        return min(map(self.wait_s, owed)) if owed else float("inf")
+        return self.wait_s(owed[0]) if owed else float("inf")
 
     def wait_s(self, shape: Shape) -> float:
         return IDLE_LEAST_S + IDLE_FACTOR * self.expect_s(shape)
 
     def owed(self) -> list[Shape]:
+        """The cheapest first. Asked several times a pass, and changed by measurements alone: kept between two."""
         if self.cost is None or not self.provisional:
             return []
+        if self._owed is None:
+            self._owed = sorted(self._still_owed(), key=self.expect_s)
+        return self._owed
+
+    def _still_owed(self) -> list[Shape]:
         return [
             shape
             for shape in dict.fromkeys((*QUICK, *WHOLE))
@@ -143,6 +149,7 @@ class Probe:
 
     def note(self, shape: Shape, measured_s: float) -> None:
         """`shape` took so long. The very first run only warms up: memory is faulted in, kernels are built."""
+        self._owed = None
         self.spent_s += measured_s if usable(measured_s) else 0.0
         if not self._warm:
             self._warm = True
@@ -156,7 +163,7 @@ class Probe:
 
     def failed(self, shape: Shape) -> None:
         """It could not be run (memory): not tried again."""
-        self._warm = True
+        self._warm, self._owed = True, None
         self._failed.add(shape)
 
     @property
@@ -175,7 +182,7 @@ class Probe:
 
     def adopt(self, cost: Cost, anchors: tuple[Sample, ...]) -> None:
         """An earlier life's answer: nothing is owed any more."""
-        self._adopted = anchors
+        self._adopted, self._owed = anchors, None
         self.cost, self.provisional, self._warm = cost, False, True
 
     def _fit(self) -> None:
@@ -183,7 +190,7 @@ class Probe:
         quickest = min(sample[3] for sample in samples)
         tokens = max(sample[0] + sample[1] for sample in samples)
         slope = max(sample[3] for sample in samples) / max(1, tokens)
-        self.cost = fit(samples, self.cost or Cost(quickest / 2.0, slope, slope))
+        self.cost, self._owed = fit(samples, self.cost or Cost(quickest / 2.0, slope, slope)), None
         if self.provisional and not self.owed():
             self.provisional = False
 

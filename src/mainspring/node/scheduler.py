@@ -37,6 +37,11 @@ from mainspring.wire.records import HeldKeys
 WAITING_PASSES = 256
 WAITING_BYTES = 256 << 20
 FAULT = "internal fault"
+SHORT_S = 0.005
+"""Predicted to be over so soon, a pass is said to have begun together with its answer: a message of its own would cost
+router and node a record and a wake-up each, and come hardly sooner."""
+BEGAN_S = 0.02
+"""... but never later than this after it began."""
 FAREWELL_S = 0.25
 """Before a drain's end streams that still live are told."""
 
@@ -65,6 +70,7 @@ class Scheduler:
         self._bytes = 0
         self._link = 0
         self._free_s = 0.0
+        self._untold: PassJob | None = None
 
     # ------------------------------------------------------ links
 
@@ -148,6 +154,8 @@ class Scheduler:
     def next(self, now_s: float) -> Turn:
         """What is late by now, and the next job if the device is free."""
         turn = Turn([say for work in self._agenda.late(now_s) for say in self._late(work.id, now_s)])
+        if self._untold is not None and now_s >= self._untold.began_s + BEGAN_S:
+            turn.says += self._began(now_s)
         self.views.expire(now_s)
         if self.draining_by_s is not None and now_s >= self.draining_by_s - FAREWELL_S:
             turn.says += self.leases.end_all("draining", "this node is leaving")
@@ -181,7 +189,7 @@ class Scheduler:
         if isinstance(job, SweepJob):
             return []
         self.rounds.scanned(job, outcome, now_s)
-        return self._answered(job, outcome, now_s)
+        return [*self._began(now_s), *self._answered(job, outcome, now_s)]
 
     def faulted(self, job: Job, now_s: float) -> list[Say]:
         """`finished` itself went wrong, a fault of ours: what the job was about fails, and nothing else."""
@@ -195,13 +203,15 @@ class Scheduler:
         self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
         for chunk in job.chunks:
             self.leases.spoilt(chunk, on_device=True)
-        return self._failed(job, "engine", message=FAULT)
+        return [*self._began(now_s), *self._failed(job, "engine", message=FAULT)]
 
     # ------------------------------------------------------ when to look again
 
     def deadline_s(self) -> float:
         """`next` then, if nothing happens before."""
         due_s = min(self._agenda.deadline_s(), self.views.expiry_s())
+        if self._untold is not None:
+            due_s = min(due_s, self._untold.began_s + BEGAN_S)
         if self.draining_by_s is not None and len(self.leases):
             due_s = min(due_s, self.draining_by_s - FAREWELL_S)
         if self.running is None and self.draining_by_s is None:
@@ -247,8 +257,9 @@ class Scheduler:
             )
             return
         job.began_s = now_s
-        turn.job = self.running = job
-        turn.says += self._say(job, m.Started(fence=job.work.fence))
+        turn.job = self.running = self._untold = job
+        if predicted_s > SHORT_S:
+            turn.says += self._began(now_s)
 
     def _idle_job(self, now_s: float) -> ProbeJob | None:
         if self.draining_by_s is not None:
@@ -290,6 +301,13 @@ class Scheduler:
             logits=b"" if outcome.error is not None else joined(outcome.logits, verdict.bad),
             measured_s=outcome.seconds, message=verdict.message, missing=(*missing, *verdict.missing),
         )  # fmt: skip
+
+    def _began(self, now_s: float) -> list[Say]:
+        """Once a pass; nothing where that was said."""
+        job, self._untold = self._untold, None
+        if job is None:
+            return []
+        return self._say(job, m.Started(fence=job.work.fence, ago_s=max(0.0, now_s - job.began_s)))
 
     def _late(self, ticket: int, now_s: float) -> list[Say]:
         job = self._jobs.pop(ticket)

@@ -37,6 +37,11 @@ from mainspring.wire.pulse import Pulse
 from mainspring.wire.streams import Streams, StreamState
 from mainspring.wire.transport import Identity
 
+END_S = 0.1
+"""For the end of our direction, after the peer's last message, to go out with something else: nobody waits for it, and
+by itself it would cost a record, a system call and a wake-up of the peer for every pass."""
+FOREVER = float("inf")
+
 
 class Rules(Struct, frozen=True):
     """What one side lets the other do. `buffered_bytes` bounds frames that are not whole, over all streams."""
@@ -128,6 +133,8 @@ class Link:
         self._now_s = now_s
         self._hello_by_s = now_s + rules.timing.hello_s
         self._out: list[Output] = []
+        self._ends: list[int] = []
+        self._ends_by_s = FOREVER
         self._events: list[LinkEvent] = []
         first = m.Welcome if dialer else m.Hello
         self._control = FrameDecoder({m.KIND_OF[first]: first.cap})
@@ -270,13 +277,16 @@ class Link:
                 self._write(CONTROL, m.Ping(nonce=nonce))
         elif self.phase is not Phase.CLOSED and self._now_s >= self._hello_by_s:
             self._close(Close.IDLE, "no hello or welcome in time")
+        if self._ends and (self._out or self._now_s >= self._ends_by_s):
+            self._out = [*(Write(stream, b"", end=True) for stream in self._ends), *self._out]
+            self._ends, self._ends_by_s = [], FOREVER
         out, self._out = self._out, []
         return out, self._take_events()
 
     def next_deadline(self) -> float | None:
         if self.phase is Phase.CLOSED:
             return None
-        return self.pulse.deadline() if self.phase is Phase.OPEN else self._hello_by_s
+        return min(self.pulse.deadline(), self._ends_by_s) if self.phase is Phase.OPEN else self._hello_by_s
 
     # -------------------------------------------------------------- within
 
@@ -362,7 +372,9 @@ class Link:
             state.decoder.finish()
             state.peer_ended()
         if state.over and not state.our_end:
-            self._out.append(Write(stream, b"", end=True))
+            self._ends.append(stream)
+            crowded = len(self._streams) > self.rules.streams // 2  # on some transports a new stream overtakes an end
+            self._ends_by_s = min(self._ends_by_s, self._now_s + (0.0 if crowded else END_S))
             state.our_end = True
         self._streams.sweep(stream)
 
@@ -426,6 +438,7 @@ class Link:
         self.phase = Phase.CLOSED
         self._events.append(closed)
         self._early.clear()
+        self._ends.clear()
         self._streams.clear()
         self._buffered = 0
 
