@@ -389,3 +389,24 @@ def router():  # type: ignore[no-untyped-def]
     from mainspring.core.router import Router
 
     return Router()
+
+
+def test_an_idle_node_whose_pace_wandered_still_takes_a_long_request() -> None:
+    """Its streams were short, and it got slower while each of them grew."""
+    fleet, [ant], client = fleet_of({"slots": 2})
+    assert ant.streams is not None
+    times = ant.streams.backend._times  # type: ignore[attr-defined]
+    for index in range(6):
+        times.round = ROUND.d0
+        stream = client.open(ask(prompt_of(index, 100), 250))
+        for _ in range(24):
+            fleet.run(0.15)
+            times.round *= 1.03
+        fleet.run(5.0)
+        assert end(client, stream).finish == "length"
+    times.round = ROUND.d0
+    fleet.run(5.0)
+    long = client.open(ask(prompt_of(9, 6000), 4000))
+    fleet.run(120.0)
+    assert end(client, long).finish == "length"
+    clean(fleet, [ant])

@@ -84,8 +84,7 @@ def measure_rounds(streams: Streams, slots: int, context: int, vocab_size: int, 
     streams.stats = StreamStats(histogram=[0] * len(streams.stats.histogram))
     if fit is None:
         raise DeviceError("no round could be measured: the context is too short")
-    fit.cost = RoundCost(fit.cost.d0, fit.cost.d1, fit.cost.d2)  # noise is no guide to what real text will yield
-    return RoundFit(fit.cost)
+    return fit.settled(context)
 
 
 def _measure(streams: Streams, prompts: np.ndarray, fit: RoundFit | None, clock: Clock) -> RoundFit:

@@ -159,7 +159,7 @@ class Scheduler:
             elif isinstance(step, RunPass):
                 self._begin(step.work.id, step.work.predicted_s, turn, now_s)
             elif isinstance(step, RunRound):
-                turn.job = self.running = RoundJob(step.request_ids, self.leases.context(step.request_ids))
+                turn.job = self.running = self.leases.round(step.request_ids)
             else:
                 turn.job = self.running = SweepJob() if self.leases.cancels else self._idle_job(now_s)
                 break
