@@ -446,3 +446,39 @@ def test_a_first_token_is_no_round_to_learn_from() -> None:
     assert fit.rounds == 40
     assert fit.cost.seconds(1, 100) == pytest.approx(0.0112, rel=0.05)
     assert fit.cost.seconds(1, 20_000) == pytest.approx(0.0112, rel=0.05)
+
+
+def test_a_slot_that_the_device_keeps_costs_one_slot_and_all_of_them_the_node_its_health() -> None:
+    rig = NodeRig(slots=2).join()
+    assert rig.streams is not None
+    real, kept = rig.streams.backend.close_slot, {0}
+
+    def close_slot(slot: int) -> None:
+        if slot in kept:
+            raise RuntimeError("it does not let go")
+        real(slot)
+
+    rig.streams.backend.close_slot = close_slot  # type: ignore[method-assign]
+    for index in range(4):
+        stream = lease(rig, f"g{index}", [index] * 100, tokens=5)
+        chunk(rig, f"g{index}")
+        rig.run(1.0)
+        assert ended(rig, stream).finish == "length"
+    assert (rig.streams.free_slots, rig.streams.retired_slots) == (1, 1)
+    kept.add(1)
+    stream = lease(rig, "last", tokens=5)
+    chunk(rig, "last")
+    rig.run(1.0)
+    assert ended(rig, stream).finish == "length"
+    for index in range(3):
+        lease(rig, f"h{index}", tokens=5)
+        work = chunk(rig, f"h{index}")
+        rig.run(1.0)
+        assert rig.failed(work).reason == "engine"
+    assert rig.scheduler.health.state == "failing"
+    kept.clear()
+    stream = lease(rig, "again", tokens=5)
+    chunk(rig, "again")
+    rig.run(1.0)
+    assert ended(rig, stream).finish == "length"
+    assert rig.streams.free_slots == 2

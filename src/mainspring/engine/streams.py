@@ -13,9 +13,10 @@ import numpy as np
 from mainspring.backend.generation import GRID, GenerationBackend, RoundResult, SlotRound
 from mainspring.engine.drafting import NGRAM, NONE, DraftLength
 from mainspring.engine.prefixes import Kept, PrefixStore
+from mainspring.engine.slotkeeper import SlotKeeper
 from mainspring.engine.stream import Stream, drafter_kind
 from mainspring.engine.stream_checks import check_spec, check_vocabulary
-from mainspring.engine.stream_records import Emitted, Ended, SlotsFullError, StreamFailedError, StreamSpec
+from mainspring.engine.stream_records import Emitted, Ended, StreamFailedError, StreamSpec
 from mainspring.engine.work import NO_TOKENS, CheckpointGoneError, Tokens
 from mainspring.errors import InputError
 
@@ -57,12 +58,18 @@ class Streams:
             )
         self._streams: dict[str, Stream] = {}
         self._length = DraftLength(backend.limits.block_rows - 1)
+        self._slots = SlotKeeper(backend)
 
     # ---------------------------------------------------------------- what there is
 
     @property
     def free_slots(self) -> int:
-        return self.backend.limits.slots - len(self._streams)
+        return self._slots.free
+
+    @property
+    def retired_slots(self) -> int:
+        """Slots that the device did not let go of."""
+        return len(self._slots.retired)
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -83,17 +90,15 @@ class Streams:
 
     def open(self, spec: StreamSpec) -> int:
         """Take a slot; how many prompt tokens a checkpoint spares. Raises InputError, TooLargeError, SlotsFullError,
-        CheckpointGoneError (for `resume`), and then nothing has changed."""
+        CheckpointGoneError (for `resume`), DeviceError where no slot is let go of; nothing has changed then."""
         drafter = spec.drafter or self._default
         resumed = self._resumed(spec)
         before = NO_TOKENS if resumed is None else resumed.tokens.astype(np.int64)
         check_spec(spec, self.backend, drafter, self.drafters, len(before))
         if spec.id in self._streams:
             raise InputError("a stream of this id is live", param="id")
-        if not self.free_slots:
-            raise SlotsFullError(f"all {self.backend.limits.slots} slots have a stream")
         capacity = len(before) + (spec.prompt_tokens or len(spec.tokens)) + min(spec.max_tokens, 256)
-        slot = self.backend.open_slot(drafting=bool(drafter_kind(drafter)), capacity=capacity)
+        slot = self._slots.take(drafting=bool(drafter_kind(drafter)), capacity=capacity)
         stream = Stream(spec, slot, drafter, self.backend.limits.block_rows, before)
         try:
             stream.feed(np.concatenate([before, np.asarray(spec.tokens, np.int64)]))
@@ -101,7 +106,7 @@ class Streams:
             stream.want(self.prefixes.parting(stream.chain))
             self._name(stream)
         except BaseException:
-            self.backend.close_slot(slot)
+            self._slots.let_go(slot)
             raise
         self._streams[spec.id] = stream
         if stream.ready:
@@ -273,4 +278,4 @@ class Streams:
 
     def _close(self, stream: Stream) -> None:
         del self._streams[stream.spec.id]
-        self.backend.close_slot(stream.slot)
+        self._slots.let_go(stream.slot)

@@ -11,6 +11,7 @@ from mainspring.backend.generation import GRID
 from mainspring.engine.stream_records import Constraint, Emitted, StreamSpec
 from mainspring.engine.streams import Streams
 from mainspring.errors import InputError
+from mainspring.node.faultlog import log_fault
 from mainspring.node.tasks import Chunk, PromptGoneError
 from mainspring.wire import messages as m
 from mainspring.wire.generation import HISTOGRAM
@@ -73,7 +74,7 @@ class Writer:
             try:
                 emitted = self._round(ids)
             except Exception as error:
-                log.exception("a round of %d streams failed", len(ids))
+                log_fault(log, error, "a round of %d streams failed", len(ids))
                 self._failed += len(ids)
                 self.cancel(ids)
                 broke = error
@@ -92,8 +93,8 @@ class Writer:
                 self._streams.cancel(each)
             except KeyError:  # it ended by itself
                 continue
-            except Exception:
-                log.exception("a stream could not be let go of")
+            except Exception as error:  # its slot is free or retired all the same: `Streams` sees to that
+                log_fault(log, error, "a stream could not be let go of")
 
     def so_far(self) -> m.Written:
         stats = self._streams.stats
