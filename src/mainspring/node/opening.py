@@ -57,7 +57,7 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
         raise TokenizerError("the tokenizer has more ids than the weights: they do not belong together")
     cache_bytes = config.cache_mib << 20
     engine = Engine(backend, cache_bytes=cache_bytes)
-    generating = Generating.of(backend, config, bundle, clock, grammars_of(bundle))
+    generating = Generating.of(backend, config, bundle, clock, grammars_of(bundle), only_scores=is_scorer(folder))
     slots = 0 if generating is None else generating.writing.slots
     limits = limits_of(backend, cache_bytes, state_bytes_a_token(backend), slots, config.stream_tokens)
     probe = Probe(limits.context_tokens, limits.pass_tokens, limits.view_tokens, config.probe_s, config.probe_pass_s)
@@ -116,6 +116,12 @@ def _run(engine: Engine, shape: Shape, clock: Clock, note: Callable[[float], Non
         log.warning("a pass of %d view tokens and %d branches failed: %s", shape.view, shape.branches,
                     type(outcome.error).__name__)  # fmt: skip
         probe.failed(shape)
+
+
+def is_scorer(folder: Path) -> bool:
+    """Trained to answer questions and not to write: it says how to ask them, and nothing of generation. Its tokenizer
+    may well name an end token."""
+    return (folder / "scoring.json").is_file() and not (folder / "generation_config.json").is_file()
 
 
 def grammars_of(bundle: Bundle) -> Grammars | None:
