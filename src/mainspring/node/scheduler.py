@@ -289,6 +289,7 @@ class Scheduler:
             job, verdict.reason or "view_missing", failed=failed if len(failed) < len(job.work.parts) else (),
             logits=b"" if outcome.error is not None else joined(outcome.logits, verdict.bad),
             measured_s=outcome.seconds, message=verdict.message, missing=(*missing, *verdict.missing),
+            details=verdict.details,
         )  # fmt: skip
 
     def _late(self, ticket: int, now_s: float) -> list[Say]:
@@ -322,6 +323,7 @@ class Scheduler:
         measured_s: float = 0.0,
         message: str = "",
         missing: tuple[str, ...] = (),
+        details: tuple[m.Detail, ...] = (),
     ) -> list[Say]:
         self.health.refused(reason)
         if job.link != self._link:  # the changes are for whoever listens now
@@ -329,7 +331,7 @@ class Scheduler:
         gained, dropped = self.changes()
         return self._say(job, m.Failed(
             fence=job.work.fence, reason=reason, failed=failed, logits=logits, measured_s=measured_s, gained=gained,
-            dropped=tuple(dict.fromkeys((*dropped, *job.missing, *missing))), message=message,
+            dropped=tuple(dict.fromkeys((*dropped, *job.missing, *missing))), message=message, details=details,
         ))  # fmt: skip
 
     def _refuse(
