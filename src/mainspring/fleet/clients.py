@@ -38,8 +38,8 @@ MAX_SENDING = 16
 @dataclass(eq=False)
 class Open:
     """`half`: nodes that may hold a half-scanned view of it. `reasons`: why passes or leases of it failed; `wrong`:
-    what a node said last of what is asked for. Of a generation: `leases` opened, when the first and last tokens came and how
-    many, and `unsent` ones that the client's connection has no room for."""
+    what a node said last of what is asked for. Of a generation: `leases` opened, when the first and last tokens came
+    and how many, and `unsent` ones that the client's connection has no room for."""
 
     request_id: str
     peer: Peer
