@@ -73,3 +73,9 @@ def test_a_node_of_the_embedded_scorer_has_no_slots() -> None:
     assert opened.generating is None
     assert opened.offering.limits.slots == 0
     assert opened.offering.offer().round_cost is None
+
+
+def test_a_disk_for_prompts_needs_streams() -> None:
+    config = NodeConfig(join="127.0.0.1:1", model=EMBEDDED, tls="", state="", probe_s=0.0, threads=1, prefix_disk="x")
+    with pytest.raises(InputError, match="no streams are served here"):
+        open_node(config, perf_counter)

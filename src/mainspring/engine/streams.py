@@ -7,13 +7,16 @@ what was kept. One thread at a time.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
 from mainspring.backend.generation import GRID, GenerationBackend, RoundResult, SlotRound
 from mainspring.engine.drafting import NGRAM, NONE, DraftLength
+from mainspring.engine.prefix_disk import PrefixDisk
 from mainspring.engine.prefixes import Kept, PrefixStore
 from mainspring.engine.slotkeeper import SlotKeeper
+from mainspring.engine.spill import Spill, Spilling
 from mainspring.engine.stream import Stream, drafter_kind
 from mainspring.engine.stream_checks import check_spec, check_vocabulary
 from mainspring.engine.stream_records import Emitted, Ended, StreamFailedError, StreamSpec
@@ -172,10 +175,21 @@ class Streams:
         return stream.end("cancelled")
 
     def close(self) -> None:
-        """End all streams and free all checkpoints."""
+        """End all streams and free all checkpoints; those that there is a disk for go there first."""
         for stream in list(self._streams.values()):
             self._close(stream)
+        self.prefixes.spill_all()
         self.prefixes.clear()
+        if self.prefixes.spill is not None:
+            self.prefixes.spill.disk.close()
+            self.prefixes.spill = None
+
+    def spill_to(self, disk: PrefixDisk) -> None:
+        """From now on checkpoints that are evicted go there, and are found there. InputError where the device does not
+        give its checkpoints away."""
+        if not (hasattr(self.backend, "dump") and hasattr(self.backend, "load")):
+            raise InputError("checkpoints of this device can't be kept on disk", param="prefix_disk")
+        self.prefixes.spill = Spill(disk, cast(Spilling, self.backend))
 
     # ---------------------------------------------------------------- prompts
 
@@ -190,10 +204,10 @@ class Streams:
     def _restore(self, stream: Stream) -> None:
         """Put the slot where the longest kept prefix ends."""
         whole = len(stream.prompt) == stream.prompt_tokens
-        kept = self.prefixes.find(stream.chain.end()) if whole else None
+        kept = self.prefixes.find(stream.chain.end(), stream.prompt) if whole else None
         stream.ready = kept is not None
         if kept is None:
-            kept = self.prefixes.longest(stream.chain, stream.prompt_tokens)
+            kept = self.prefixes.longest(stream.chain, stream.prompt_tokens, stream.prompt)
         if kept is not None:
             self.backend.restore(stream.slot, kept.checkpoint)
             stream.position = stream.cached = len(kept.tokens)

@@ -11,7 +11,8 @@ from mainspring.backend import Backend, open_backend
 from mainspring.backend.null import NullBackend
 from mainspring.backend.throttled import ThrottledBackend
 from mainspring.engine import Engine
-from mainspring.errors import ModelError, TokenizerError
+from mainspring.engine.prefix_disk import PrefixDisk
+from mainspring.errors import InputError, ModelError, TokenizerError
 from mainspring.hub import model_folder
 from mainspring.node.config import NodeConfig
 from mainspring.node.constants import Constants, constants_key, load, save
@@ -39,6 +40,11 @@ class Opened:
     key: str
     kept: bool = False
     generating: Generating | None = None
+
+    def close(self) -> None:
+        """In the device thread, once it has nothing more to do."""
+        if self.generating is not None:
+            self.generating.writer.close()
 
     def keep_constants(self, folder: Path | None) -> None:
         """Once the answer is whole; nothing before and after."""
@@ -69,6 +75,7 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
     )  # fmt: skip
     kept_under = constants_key(model=key, device=backend.device, numerics=backend.numerics, build=_build())
     opened = Opened(engine, offering, probe, kept_under, generating=generating)
+    _spill(opened, config)
     if not _adopt(opened, config.state_folder, clock):
         measure(engine, probe, clock)
     cost = probe.cost
@@ -79,6 +86,16 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
         1e6 * cost.c2, " (provisional)" if probe.provisional else "",
     )  # fmt: skip
     return opened
+
+
+def _spill(opened: Opened, config: NodeConfig) -> None:
+    """InputError where a disk is wanted and can't be had: who asks for one counts on it."""
+    if not config.prefix_disk:
+        return
+    if opened.generating is None:
+        raise InputError("no streams are served here, so there are no checkpoints of prompts", param="prefix_disk")
+    folder, quota = Path(config.prefix_disk).expanduser(), int(config.prefix_disk_gb * 1e9)
+    opened.generating.writer.spill_to(PrefixDisk(folder, quota, opened.key))
 
 
 def measure(engine: Engine, probe: Probe, clock: Clock) -> None:

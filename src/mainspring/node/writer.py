@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mainspring.backend.generation import GRID
+from mainspring.engine.prefix_disk import PrefixDisk
 from mainspring.engine.stream_records import Constraint, Emitted, StreamSpec
 from mainspring.engine.streams import Streams
 from mainspring.errors import InputError
@@ -95,6 +96,15 @@ class Writer:
                 continue
             except Exception as error:  # its slot is free or retired all the same: `Streams` sees to that
                 log_fault(log, error, "a stream could not be let go of")
+
+    def spill_to(self, disk: PrefixDisk) -> None:
+        """InputError where the device does not give its checkpoints away."""
+        self._streams.spill_to(disk)
+
+    def close(self) -> None:
+        """Streams end; checkpoints go to the disk where there is one."""
+        self._positions.clear()
+        self._streams.close()
 
     def so_far(self) -> m.Written:
         stats = self._streams.stats
