@@ -12,7 +12,7 @@ from mainspring import generator as module
 from mainspring import plain_loop
 from mainspring.engine.sampling import Sampling
 from mainspring.engine.stream_records import SlotsFullError, StreamFailedError
-from mainspring.errors import InputError, ModelError, TooLargeError
+from mainspring.errors import InputError, TooLargeError
 from mainspring.generator import Generator, Piece
 from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid
@@ -205,12 +205,6 @@ def test_bad_input_is_named_at_once(generator: Generator, prompt: Any, max_token
 def test_a_prompt_beyond_the_context_is_refused(generator: Generator) -> None:
     with pytest.raises(TooLargeError):
         generator.generate("word " * 600, max_tokens=100)
-
-
-def test_without_weights_the_embedded_one_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EMBEDDED_WRITER", tmp_path)
-    with pytest.raises(ModelError, match="mainspring train distill"):
-        Generator.embedded()
 
 
 def test_the_package_offers_it() -> None:

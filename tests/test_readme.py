@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 FLEET = [block for block in blocks("sh") if "mainspring router --listen" in block]
 SERVE = [block for block in blocks("sh") if "mainspring serve &" in block]
-WRITE = [block for block in blocks("sh") if "mainspring serve a-model &" in block]
+WRITE = [block for block in blocks("sh") if "mainspring serve writer &" in block]
 LINES = [
     line
     for block in blocks("sh")
@@ -148,7 +148,6 @@ def test_serving_works_as_typed(tmp_path: Path) -> None:
 
 def test_generating_works_as_typed(tmp_path: Path) -> None:
     (block,) = WRITE
-    write_tiny_model(tmp_path / "a-model")
     whole, events, message = replies(block, tmp_path)
     chat = json.loads(whole)
     assert chat["object"] == "chat.completion"

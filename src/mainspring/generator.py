@@ -1,6 +1,6 @@
 """Writing in the caller's process: a conversation in, the next reply out.
 
-    generator = Generator.from_pretrained("path/to/model")  # or Generator.embedded()
+    generator = Generator.embedded()  # or Generator.from_pretrained("path/to/model")
     for piece in generator.stream("What do bees do in winter?", max_tokens=100):
         print(piece.text, end="")
 
@@ -12,7 +12,6 @@ is so by its seed.
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -27,7 +26,7 @@ from mainspring.engine.sampling import Sampling
 from mainspring.engine.stream_records import Emitted, StreamFailedError, StreamSpec
 from mainspring.engine.streams import DEFAULT_CACHE_BYTES, Streams
 from mainspring.errors import InputError, ModelError, TokenizerError, TooLargeError
-from mainspring.hub import model_folder
+from mainspring.hub import WRITER, model_folder
 from mainspring.text.bundle import Bundle
 from mainspring.text.detokenise import Detokeniser
 from mainspring.text.formats import read_span
@@ -37,7 +36,6 @@ Finish = Literal["stop", "length"]
 Prompt = Span | ReadSpan | Mapping[str, Any] | list[Any] | str
 GREEDY = Sampling()
 DEFAULT_TOKENS = 256
-EMBEDDED_WRITER = Path(str(files("mainspring") / "data" / "writer"))
 AHEAD = 64
 """Rounds that a reply may be ahead of its reader."""
 
@@ -116,13 +114,8 @@ class Generator:
 
     @classmethod
     def embedded(cls, *, threads: int | None = None, **options: Any) -> "Generator":
-        """The small writer that comes with the package. ModelError while this version ships none."""
-        if not (EMBEDDED_WRITER / "model.safetensors").is_file():
-            raise ModelError(
-                "this version ships no writer's weights: make them with `mainspring train distill` (docs/writer.md) "
-                "and use Generator.from_pretrained"
-            )
-        return cls.from_pretrained(EMBEDDED_WRITER, threads=threads, **options)
+        """The small writer that comes with the package: fluent English, no knowledge (docs/writer.md)."""
+        return cls.from_pretrained(WRITER, threads=threads, **options)
 
     @property
     def context_tokens(self) -> int:

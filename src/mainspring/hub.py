@@ -1,4 +1,5 @@
-"""A model folder from a path, a hub id, or "embedded", the small scorer in this package. The hub client is an extra.
+"""A model folder from a path, a hub id, or the name of a model in this package: "embedded", the small scorer, and
+"writer". The hub client is an extra.
 
 Only what a model needs is fetched: safetensors, JSON and templates, never code or pickles. A pinned revision makes the
 weights a matter of record; without one the hub's default branch is taken.
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from mainspring.errors import ModelError
 
-EMBEDDED = "embedded"
+EMBEDDED, WRITER = "embedded", "writer"
+PACKAGED = {EMBEDDED: "scorer", WRITER: "writer"}
 WEIGHTS = ("*.safetensors",)
 WANTED = ("*.json", "*.jinja", "LICENSE*", "README.md")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -40,8 +42,8 @@ def model_folder(
         taken = folder.exists()
     except (OSError, RuntimeError):  # a name too long for the system, the home of nobody
         taken = True
-    if name == EMBEDDED:
-        return Path(str(files("mainspring") / "data" / "scorer"))
+    if name in PACKAGED:
+        return Path(str(files("mainspring") / "data" / PACKAGED[name]))
     if taken or not _HUB_ID.fullmatch(name):
         raise HubError(f"{name!r} is no folder here and no hub id of the form owner/name")
     try:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mainspring.train.skeleton import tokenizer_text
+
 SOURCES = Path(__file__).parents[2] / "data" / "sources"
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 F32, Q4_1, Q8_0 = 0, 3, 8
@@ -14,7 +16,7 @@ F32, Q4_1, Q8_0 = 0, 3, 8
 
 def tiny_vocabulary(size: int) -> tuple[list[str], list[str]]:
     """(tokens, merges): control tokens, then the shipped BPE's first `size` tokens."""
-    model = json.loads((SOURCES / "smollm2" / "tokenizer.json").read_text("utf-8"))["model"]
+    model = json.loads(tokenizer_text(SOURCES))["model"]
     words = sorted(model["vocab"], key=model["vocab"].get)[:size]
     known = set(words)
     merges = [pair for pair in model["merges"] if "".join(pair.split(" ")) in known]
@@ -61,14 +63,14 @@ def write_tiny_gguf(
 
 def write_tiny_sources(folder: Path, size: int = 800) -> Path:
     """A sources folder with the tokenizer cut at `size`, and no archives."""
-    document = json.loads((SOURCES / "smollm2" / "tokenizer.json").read_text("utf-8"))
+    document = json.loads(tokenizer_text(SOURCES))
     words, merges = tiny_vocabulary(size)
     document["model"]["vocab"] = {word: number for number, word in enumerate(words[len(CONTROL) :])}
     document["model"]["merges"] = merges
     for number, token in enumerate(document["added_tokens"]):
         token["id"] = size + number
-    (folder / "smollm2").mkdir(parents=True)
-    (folder / "smollm2" / "tokenizer.json").write_text(json.dumps(document), "utf-8")
+    folder.mkdir(parents=True)
+    (folder / "tokenizer.json").write_text(json.dumps(document), "utf-8")
     return folder
 
 

@@ -39,7 +39,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> DistillConfig:
 
 def test_a_recorded_step_writes_what_the_teacher_finds_likeliest(config: DistillConfig) -> None:
     source = read_gguf(config.teacher)
-    v = Vocabulary.of(source, Tokenizer.load(config.sources / "smollm2", fast=False))
+    v = Vocabulary.of(source, Tokenizer.load(config.sources, fast=False))
     words, teacher = teacher_tokenizer(source), Teacher(source)
     asked = [((Turn("user", words.encode_text(f"Write {n} words.").tolist()),), TRAIN) for n in range(200)]
     greedy = dataclasses.replace(WRITING, least=1.0, follow=0.0)

@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     write_tiny_gguf(folder / "tiny.gguf", layers=2)
     source = read_gguf(folder / "tiny.gguf")
     sources = write_tiny_sources(folder / "sources")
-    tokenizer = Tokenizer.load(sources / "smollm2", fast=False)
+    tokenizer = Tokenizer.load(sources, fast=False)
     v = Vocabulary.of(source, tokenizer)
     # It writes at random, and program text would be left out: hardly anything would stay.
     plain = [name.isascii() or name.lstrip("\u0120").isascii() for name in source.fields["tokenizer.ggml.tokens"]]

@@ -33,7 +33,7 @@ class Rig:
         write_tiny_gguf(folder / "tiny.gguf")
         self.source = read_gguf(folder / "tiny.gguf")
         self.teacher = Teacher(self.source)
-        tokenizer = Tokenizer.load(write_tiny_sources(folder / "sources") / "smollm2", fast=False)
+        tokenizer = Tokenizer.load(write_tiny_sources(folder / "sources"), fast=False)
         self.vocabulary = Vocabulary.of(self.source, tokenizer)
         words = teacher_tokenizer(self.source)
         say = [

@@ -24,12 +24,12 @@ from mainspring.text.tokenizer import Tokenizer
 from mainspring.train import updates
 from mainspring.train.distill import pipeline
 from mainspring.train.distill.config import DistillConfig, Distilling, WriterShape, Writing, read_distill
-from mainspring.train.distill.packed import pack
 from mainspring.train.distill.report import report
 from mainspring.train.distill.run import DistillRun
 from mainspring.train.distill.student import writer_config
 from mainspring.train.distill.teacher import Teacher, TeacherShape
 from mainspring.train.distill.vocabulary import Vocabulary
+from mainspring.train.packed import pack
 from mainspring.train.splits import TRAIN
 from support.gguf import write_tiny_gguf, write_tiny_sources
 

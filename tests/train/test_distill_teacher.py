@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mainspring.errors import InputError
-from mainspring.train.distill import packed
+from mainspring.train import packed
 from mainspring.train.distill.teacher import Teacher
 from mainspring.train.gguf import Gguf, read_gguf
 from support.gguf import packed as blocks

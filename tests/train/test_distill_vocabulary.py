@@ -22,7 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("vocabulary")
     write_tiny_gguf(folder / "tiny.gguf", layers=1)
     source = read_gguf(folder / "tiny.gguf")
-    student = Tokenizer.load(write_tiny_sources(folder / "sources") / "smollm2", fast=False)
+    student = Tokenizer.load(write_tiny_sources(folder / "sources"), fast=False)
     return Vocabulary.of(source, student), teacher_tokenizer(source), student
 
 

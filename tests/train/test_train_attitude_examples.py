@@ -25,7 +25,7 @@ from mainspring.train.content.attitudes import Stance, Topic
 from mainspring.train.content.examples import ABSENT, PRESENT, Example, rng_for
 from mainspring.train.dataset import Builder
 from mainspring.train.metrics import auc
-from mainspring.train.skeleton import write_skeleton
+from mainspring.train.skeleton import tokenizer_text, write_skeleton
 from mainspring.train.splits import CALIBRATION, TEST, TRAIN, text_split
 
 COUNT = 9_000
@@ -158,7 +158,7 @@ def test_held_out_topics_are_never_trained_on(made: list[Example], by_key: dict[
 def test_held_out_rows_are_marked_by_attitude_in_definitions_that_are_never_trained_on(
     made: list[Example], tmp_path: Path
 ) -> None:
-    write_skeleton(tmp_path, (SOURCES / "smollm2" / "tokenizer.json").read_text("utf-8"))
+    write_skeleton(tmp_path, tokenizer_text(SOURCES))
     kept: list[dict[str, Any]] = []
     builder = Builder(Bundle.load(tmp_path), kept.append)
     for example in made[::8] + [e for e in made if text_split(e.text_id) != TRAIN]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mainspring.cli.node import node as node_command
-from mainspring.hub import EMBEDDED
+from mainspring.hub import EMBEDDED, PACKAGED
 
 if TYPE_CHECKING:
     from mainspring.fleet.config import NodeSection
@@ -42,8 +42,8 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve MODEL over HTTP: a gateway, a router and a supervised local node, joined over loopback.
 
-    MODEL is a model folder, owner/name on a hub, or "embedded", the small scorer of this package,
-    which is the default. With [[node]] tables in the file those are served.
+    MODEL is a model folder, owner/name on a hub, or a model of this package: "embedded", the small
+    scorer, which is the default, or "writer". With [[node]] tables in the file those are served.
 
     \b
     mainspring serve
@@ -90,7 +90,7 @@ def _node(model: str, flags: Mapping[str, str | float | None], *, deterministic:
     from mainspring.hub import model_folder
 
     folder = model_folder(model)
-    alias = model if model == EMBEDDED or not Path(model).exists() else folder.resolve().name
+    alias = model if model in PACKAGED or not Path(model).exists() else folder.resolve().name
     args = ["--alias", alias[:128], "--probe", f"{PROBE_S:g}"]
     args += [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
     args += ["--deterministic"] if deterministic else []

@@ -62,7 +62,7 @@ def distill(
     import json
     import math
 
-    from mainspring.train.distill import packed
+    from mainspring.train import packed
     from mainspring.train.distill.config import read_distill
 
     settings = read_distill(config)

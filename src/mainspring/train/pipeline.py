@@ -2,6 +2,7 @@
 folder and not done again.
 
     out/skeleton     tokenizer, template, scoring.json
+    out/table.safetensors   what embeddings start from, where the config names a source of it
     out/data.npz     arrays; calibration.jsonl, test.jsonl: the held-out rows as text
     out/checkpoint.pt, best.pt, log.jsonl, curve.png
     out/model        the trained model
@@ -32,7 +33,7 @@ from mainspring.train.familiarity import familiarity_of
 from mainspring.train.labelled import prepare_labelled
 from mainspring.train.loop import Run
 from mainspring.train.parameters import Trainable, add_lora, config_of, fresh
-from mainspring.train.skeleton import VIEW_TOKENS, write_scoring, write_skeleton
+from mainspring.train.skeleton import VIEW_TOKENS, tokenizer_text, write_scoring, write_skeleton
 from mainspring.train.smollm2 import load_table
 from mainspring.train.splits import CALIBRATION
 from mainspring.train.updates import remember
@@ -73,7 +74,7 @@ def _skeleton(config: Config) -> Path:
             if entry.suffix in (".json", ".jinja") and not entry.name.endswith(".index.json"):
                 shutil.copyfile(entry, folder / entry.name)
     elif not folder.is_dir():
-        write_skeleton(folder, (config.sources / "smollm2" / "tokenizer.json").read_text("utf-8"))
+        write_skeleton(folder, tokenizer_text(config.sources))
     return folder
 
 
@@ -99,7 +100,7 @@ def _trainable(config: Config, skeleton: Path, data: TrainingData) -> Trainable:
             model.head.requires_grad_(False)
         model.norm.requires_grad_(True)
         return Trainable(model, labels)
-    bundle, table = Bundle.load(skeleton), load_table(config.sources / "smollm2")
+    bundle, table = Bundle.load(skeleton), load_table(config.table, config.out)
     control = sorted(bundle.tokenizer.control.values())
     shape = config_of(config.shape, len(table), control[0], VIEW_TOKENS + 1024)
     free = list(dict.fromkeys([*control, *labels]))

