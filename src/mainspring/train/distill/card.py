@@ -29,7 +29,11 @@ English only. Short chats of a turn or two. No facts, no arithmetic, no code, no
 beyond what its teacher brought along.
 """
 ROWS = (
-    ("held-out prompts, answered at temperature {temperature}, top-p {top_p}", "prompts", "{:.0f}"),
+    (
+        "held-out prompts, answered at temperature {temperature}, top-p {top_p}, frequency penalty {frequency_penalty}",
+        "prompts",
+        "{:.0f}",
+    ),
     ("ended by themselves within {max_tokens} tokens", "stopped", "{:.1%}"),
     ("distinct-4 of the replies, mean", "distinct_4", "{:.3f}"),
     ("tokens a reply, mean", "tokens", "{:.0f}"),

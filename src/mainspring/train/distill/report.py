@@ -29,7 +29,8 @@ from mainspring.train.splits import TEST
 from mainspring.train.updates import Say
 
 MOST_TOKENS, SAMPLES = 256, 10
-SAMPLING = Sampling(temperature=0.7, top_p=0.95)
+SAMPLING = Sampling(temperature=0.7, top_p=0.95, frequency_penalty=0.3)
+"""Chosen on 80 prompts of the calibration split: without the penalty one reply in ten runs in circles."""
 
 
 def report(config: DistillConfig, *, asked: int = 200, most: int = MOST_TOKENS, say: Say = print) -> dict[str, Any]:
@@ -69,7 +70,12 @@ def report(config: DistillConfig, *, asked: int = 200, most: int = MOST_TOKENS, 
     samples = [{key: reply[key] for key in ("prompt", "reply", "seed", "stopped")} for reply in replies[:SAMPLES]]
     whole = {
         "marks": marks,
-        "sampling": {"temperature": SAMPLING.temperature, "top_p": SAMPLING.top_p, "max_tokens": most},
+        "sampling": {
+            "temperature": SAMPLING.temperature,
+            "top_p": SAMPLING.top_p,
+            "frequency_penalty": SAMPLING.frequency_penalty,
+            "max_tokens": most,
+        },
         "samples": samples,
     }
     (folder / "report.json").write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", "utf-8")
