@@ -4,10 +4,13 @@ decode    tokens/s after a prompt: the plain loop, rounds without drafts, rounds
           chance (the reply is known, so a draft is its next token or a wrong one; the block length is chosen as in
           service), and all slots at once. The floor of one row a round is reading every matrix once.
 prefill   prompt tokens/s: what scoring's scan takes, and a prompt of a stream.
-first     first tokens/s (1,000 over that is the time to it in ms): cold, a follow-up turn, an exact repeat.
+first     first tokens/s (1,000 over that is the time to it in ms): cold, a follow-up turn, an exact repeat, one whose
+          checkpoint is on disk alone (in the system's cache, most likely).
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 import numpy as np
@@ -20,6 +23,7 @@ from mainspring.backend.torch_slots.slots import TorchSlots
 from mainspring.bench import Arm, Options, measure
 from mainspring.bench.cli import Publish, shared_options
 from mainspring.engine.drafting import DraftLength
+from mainspring.engine.prefix_disk import PrefixDisk
 from mainspring.engine.stream_records import StreamSpec
 from mainspring.engine.streams import Streams
 from mainspring.model.config import parse_config
@@ -56,8 +60,9 @@ def main(
         arms = list(prefilling(backend, device, ids))
         publish(measure(arms, options, title=f"Prefill of {prompt} tokens", unit="tokens"))
     else:
-        arms = list(first_tokens(device, ids))
-        publish(measure(arms, options, title=f"First token after {prompt} tokens", unit="first tokens"))
+        with TemporaryDirectory() as folder:
+            arms = list(first_tokens(device, ids, Path(folder)))
+            publish(measure(arms, options, title=f"First token after {prompt} tokens", unit="first tokens"))
 
 
 def decoding(plain: PlainLoop, device: TorchSlots, ids: np.ndarray, count: int, right: float) -> Iterator[Arm]:
@@ -152,7 +157,7 @@ def prefilling(backend: TorchBackend, device: TorchSlots, ids: np.ndarray) -> It
     yield Arm("a stream's prompt", stream)
 
 
-def first_tokens(device: TorchSlots, ids: np.ndarray) -> Iterator[Arm]:
+def first_tokens(device: TorchSlots, ids: np.ndarray, folder: Path) -> Iterator[Arm]:
     kept, none = Streams(device), Streams(device, cache_bytes=0)
     numbers = np.random.default_rng(5)
 
@@ -170,6 +175,11 @@ def first_tokens(device: TorchSlots, ids: np.ndarray) -> Iterator[Arm]:
     yield Arm("cold", lambda: run(none, ids))
     yield Arm("follow-up of 50 tokens", lambda: run(kept, turn()))
     yield Arm("exact repeat", lambda: run(kept, ids))
+    stored = Streams(device)
+    stored.spill_to(PrefixDisk(folder, 1 << 30, "bench"))
+    run(stored, ids)
+    stored.prefixes.spill_all()
+    yield Arm("exact repeat from disk", lambda: run(stored, ids), setup=stored.prefixes.clear)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,9 @@ MAKERS: dict[type, Callable[[Script], m.Message]] = {
     m.Done: lambda s: m.Done(fence=fence(s), measured_s=s.one(SECONDS), logits=words(s), gained=keys(s),
                              dropped=names(s)),
     m.Failed: lambda s: m.Failed(fence=fence(s), reason=s.one(REASONS), logits=words(s), gained=keys(s),
-                                 failed=tuple(s.below(5) for _ in range(s.below(3))), dropped=names(s)),
+                                 failed=tuple(s.below(5) for _ in range(s.below(3))), dropped=names(s),
+                                 details=tuple(m.Detail(index=s.below(9), code=s.one(NAMES) or "c", message="no")
+                                               for _ in range(s.below(3)))),
     m.Cancel: lambda s: m.Cancel(reason=s.one(NAMES)),
     m.OpenLease: lambda s: m.OpenLease(request=s.one(NAMES) or "r", epoch=s.below(8), prompt_tokens=s.number(),
                                        max_tokens=1 + s.below(99), sampling=m.Sampling()),

@@ -7,9 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.backend.generation import TokenRule
+from mainspring.backend.torch_slots.drafting import Drafted
+from mainspring.backend.torch_slots.slot import Slot
 from mainspring.engine.drafting import NONE, DraftLength, NgramLookup
+from mainspring.engine.stream_records import StreamSpec
 from support.models import tiny_model
-from support.slots import one, opened, prompt, tiny_head, tiny_slots
+from support.slots import one, opened, plain, prompt, tiny_head, tiny_slots
+from support.streams import run, tiny_streams
 
 
 def searched(tokens: list[int], most: int) -> tuple[int, ...]:
@@ -141,6 +145,34 @@ def test_the_heads_drafts_are_the_plain_networks(monkeypatch: pytest.MonkeyPatch
         assert tuple(text[-4:]) == right
 
 
+@pytest.mark.parametrize("right", [7, 3, 2])
+def test_drafts_go_on_after_several_were_accepted(right: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head's first `right` drafts of each round are made right, so that rounds keep several rows at once: each
+    round after them drafts as many as before, from the rows that were kept."""
+    ids, count = prompt(1, 150), 60
+    known = plain(ids, count + 8)
+    slots = tiny_slots(mtp=True)
+    real, read = slots._mtp.draft, [0] * 0  # type: ignore[union-attr]
+
+    def draft(live: list[Slot], counts: list[int]) -> list[Drafted]:
+        read.append(len(live[0].following))
+        made, at = real(live, counts), live[0].emitted
+        wrong = [(token + 1) % 200 for token in known[at + right : at + counts[0]]]
+        return [made[0]._replace(tokens=(*known[at : at + min(right, counts[0])], *wrong)[: counts[0]])]
+
+    monkeypatch.setattr(slots._mtp, "draft", draft)
+    told = run(tiny_streams(slots), StreamSpec(id="a", tokens=ids, max_tokens=count, drafter="mtp", draft_tokens=7))
+    assert told.tokens["a"] == known[:count]
+    rounds = told.log["a"][1:]
+    left = count - 1
+    for tokens, drafted, accepted in rounds:
+        assert drafted == min(7, left - 1)
+        assert accepted == min(right, drafted)
+        assert len(tokens) == accepted + 1
+        left -= len(tokens)
+    assert read[1:] == [len(tokens) for tokens, drafted, _ in rounds[: len(read) - 1]]
+
+
 def test_waiting_rows_are_read_in_time() -> None:
     slots = tiny_slots(mtp=True)
     slot = opened(slots, prompt(1, 100), TokenRule(), drafting=True)
@@ -157,6 +189,4 @@ def test_waiting_rows_are_read_in_time() -> None:
 
 
 def greedy(text: list[int], count: int) -> list[int]:
-    from support.slots import plain
-
     return plain(np.array(text), count)

@@ -12,7 +12,8 @@ from mainspring.backend.generation import RoundResult, SlotRound
 from mainspring.backend.torch_slots import network
 from mainspring.backend.torch_slots.network import Network
 from mainspring.backend.torch_slots.slots import TorchSlots
-from mainspring.engine.stream_records import StreamFailedError, StreamSpec
+from mainspring.engine.stream_records import SlotsFullError, StreamFailedError, StreamSpec
+from mainspring.errors import DeviceError
 from support.models import tiny_model
 from support.slots import plain, prompt, tiny_slots
 from support.streams import Told, run, tiny_streams, written
@@ -209,3 +210,85 @@ def test_rounds_are_one_call_each(monkeypatch: pytest.MonkeyPatch) -> None:
     run(streams, SPEC, replace(OTHER, drafter="mtp", draft_tokens=3), replace(SPEC, id="c", drafter="none"))
     assert len(calls) == streams.stats.rounds
     assert max(calls) == 3
+
+
+class Clinging(TorchSlots):
+    """Does not let go of these slots; of those in `late` it says so, but does."""
+
+    kept: frozenset[int] = frozenset()
+    late: frozenset[int] = frozenset()
+
+    def close_slot(self, slot: int) -> None:
+        if slot in self.kept:
+            raise BoomError
+        super().close_slot(slot)
+        if slot in self.late:
+            raise BoomError
+
+
+def clinging() -> tuple[Clinging, Any]:
+    streams = tiny_streams(tiny_slots(2))
+    backend: Any = streams.backend
+    backend.__class__ = Clinging
+    return backend, streams
+
+
+@pytest.mark.parametrize("how", ["cancel", "end", "prompt"])
+def test_a_slot_that_can_not_be_let_go_of_is_retired_and_comes_back(
+    how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend, streams = clinging()
+    streams.open(SPEC)
+    streams.open(OTHER)
+    backend.kept = frozenset({0})
+    told = Told()
+    if how == "cancel":
+        assert streams.cancel("a").finish == "cancelled"
+    elif how == "prompt":
+        monkeypatch.setattr(Network, "piece", lambda *_, **__: 1 / 0)
+        with pytest.raises(StreamFailedError):
+            streams.prefill("a")
+        monkeypatch.undo()
+    while streams.live:
+        told.hear(streams.step())
+    assert told.tokens["b"] == OTHERS
+    assert (streams.free_slots, streams.retired_slots) == (1, 1)
+    assert "slot 0 of 2 can't be let go of (BoomError)" in caplog.text
+    streams.open(OTHER)
+    with pytest.raises(SlotsFullError, match="1 of them retired"):
+        streams.open(SPEC)
+    backend.kept = frozenset()
+    assert written(streams, SPEC) == PLAIN[:40]
+    assert (streams.free_slots, streams.retired_slots) == (2, 0)
+
+
+def test_a_device_that_keeps_all_its_slots_says_so() -> None:
+    backend, streams = clinging()
+    backend.kept = frozenset({0, 1})
+    streams.open(SPEC)
+    streams.open(OTHER)
+    streams.close()
+    assert streams.free_slots == 0
+    with pytest.raises(DeviceError, match="none of its 2 slots"):
+        streams.open(SPEC)
+
+
+def test_a_slot_that_was_let_go_of_with_a_fault_is_found_again() -> None:
+    """To close it again would raise for ever: it is free when the device hands it out."""
+    backend, streams = clinging()
+    backend.late = frozenset({0})
+    streams.open(SPEC)
+    streams.cancel("a")
+    assert streams.retired_slots == 1
+    backend.late = frozenset()
+    assert written(streams, SPEC) == PLAIN[:40]
+    assert (streams.free_slots, streams.retired_slots) == (2, 0)
+
+
+def test_a_fault_while_a_stream_is_opened_loses_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, streams = clinging()
+    monkeypatch.setattr(type(streams), "_restore", lambda *_: 1 / 0)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            streams.open(SPEC)
+    assert (streams.free_slots, streams.retired_slots) == (2, 0)

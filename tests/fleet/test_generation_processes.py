@@ -171,3 +171,26 @@ def test_real_weights_write_over_the_fleet_what_they_write_here(tmp_path: Path) 
                 assert drawn != greedy
 
         play(machine, scene, {"cpu"}, linger_s=4.0)  # also of a first dial that was given up
+
+
+def test_a_node_that_starts_again_finds_what_it_read_on_its_disk(tmp_path: Path) -> None:
+    keys = {"device": '"cpu"', "threads": "1", "probe_s": "0.5", "state": '""', "slots": "2"}
+    kept = tmp_path / "kept"
+    flags = ("--prefix-disk", str(kept), "--prefix-disk-gb", "0.5")
+    with Machine(tmp_path) as machine:
+        machine.router()
+        machine.node("cpu", *flags, **keys)
+
+        async def scene(fleet: FleetClient) -> None:
+            first, ended = await generated(fleet, ask(1))
+            assert ended.cached_tokens == 0
+            machine.processes["cpu"].send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(machine.processes["cpu"].wait, WAIT_S) == 0
+            assert list(kept.glob("*.safetensors"))
+            machine.node("cpu", *flags, **keys)
+            await until_nodes(fleet, lambda nodes: "cpu" in nodes and nodes["cpu"].state == "ready")
+            again, ended = await generated(fleet, ask(1))
+            assert again == first
+            assert ended.cached_tokens == 150
+
+        play(machine, scene, {"cpu"}, linger_s=4.0)

@@ -489,6 +489,42 @@ def test_thinking_is_asked_for_by_either_name() -> None:
     play(scene())
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_a_node_says_of_a_schema_comes_under_the_callers_field(*, stream: bool) -> None:
+    schema = {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}
+
+    async def scene() -> None:
+        async with served(writer()) as s:
+            for told, shown in (("grammar", "response_format.json_schema.schema"), ("sampling.top_k", "top_k"),
+                                ("stop_ids", "stop_token_ids")):  # fmt: skip
+                s.fleet.error = RequestRefusedError("bad_grammar", "unknown type", status=400, param=told)
+                reply = await s.post(PATH, {"messages": HI, "stream": stream, **schema})
+                error = reply.json["error"]
+                assert (reply.status, error["code"], error["param"]) == (400, "bad_grammar", shown)
+                assert error["message"] == f"{shown}: unknown type"
+
+    play(scene())
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"tools": [WEATHER]}, "tools"), ({"chat_template_kwargs": {"enable_thinking": True}}, "thinking"),
+        ({"reasoning_effort": "high"}, "thinking"),
+    ],
+)  # fmt: skip
+def test_a_schema_beside_tools_or_reasoning_is_refused_with_the_reason(fields: dict[str, Any], why: str) -> None:
+    async def scene() -> None:
+        async with served(writer()) as s:
+            reply = await s.post(PATH, {"messages": HI, "response_format": {"type": "json_object"}, **fields})
+            error = reply.json["error"]
+            assert (reply.status, error["param"]) == (400, "response_format")
+            assert f"not together with {why}" in error["message"]
+            assert not s.fleet.submits
+
+    play(scene())
+
+
 def test_a_template_without_a_place_for_tools_refuses_them() -> None:
     from support.tiny_tokenizer import CHATML
 

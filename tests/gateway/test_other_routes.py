@@ -2,11 +2,14 @@
 
 import asyncio
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mainspring.fleet.admission import MAX_LABELS
+from mainspring.fleet.errors import RequestRefusedError
+from mainspring.gateway.keys import Key
 from mainspring.gateway.routes._questions import confidence, expected
 from mainspring.text.bundle import Bundle
 from mainspring.wire import messages as m
@@ -206,6 +209,34 @@ def test_without_softmax_scores_are_shares_of_the_whole_vocabulary(item_first: b
             query = len(bundle.tokenizer.encode_text(ITEMS["query"]))
             wanted = tokens + query * (3 if item_first else 1)
             assert reply.json["usage"] == {"prompt_tokens": wanted, "total_tokens": wanted, "completion_tokens": 0}
+
+    play(scene())
+
+
+@pytest.mark.parametrize("item_first", [False, True])
+@pytest.mark.parametrize("softmax", [False, True])
+def test_a_quota_is_charged_what_usage_says_and_nothing_where_items_fail(*, item_first: bool, softmax: bool) -> None:
+    """Without softmax an item is asked in many branches and requests: none of that is the caller's."""
+
+    async def scene() -> None:
+        async with served() as s:
+            key = Key("", daily_tokens=10_000)
+            s.gateway.keys.named = lambda _tenant: key  # type: ignore[method-assign]
+            asked = ITEMS | {"item_first": item_first, "apply_softmax": softmax}
+            usage = (await s.post("/v1/score", asked)).json["usage"]
+            used = s.gateway.ledger.used(key, s.gateway.wall_s())
+            assert used == usage["prompt_tokens"] == s.gateway.counts.input_tokens
+            real, asks = s.fleet.score, [0]
+
+            async def score(*arguments: Any) -> Any:
+                asks[0] += 1
+                if asks[0] > 1 or not (item_first or not softmax):
+                    raise RequestRefusedError("contention", "full", status=429, retry_after_s=1.0)
+                return await real(*arguments)
+
+            s.fleet.score = score  # type: ignore[method-assign]
+            assert (await s.post("/v1/score", asked)).status == 429
+            assert s.gateway.ledger.used(key, s.gateway.wall_s()) == used
 
     play(scene())
 

@@ -1,5 +1,7 @@
 """Whether a node serves streams."""
 
+from pathlib import Path
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +9,10 @@ import pytest
 
 from mainspring.backend.cuda.backend import CudaBackend
 from mainspring.errors import DeviceError, InputError
+from mainspring.hub import EMBEDDED, model_folder
+from mainspring.node.config import NodeConfig
 from mainspring.node.generating import Generating
+from mainspring.node.opening import is_scorer, open_node
 
 
 class Untried:
@@ -22,12 +27,12 @@ class Untried:
         raise DeviceError("asked")
 
 
-def of(backend: Any, slots: int | None) -> Generating | None:
+def of(backend: Any, slots: int | None, **more: bool) -> Generating | None:
     config: Any = SimpleNamespace(
         slots=slots, block_rows=2, deterministic=False, prefix_mib=1, drafter="", stream_tokens=None
     )
     bundle: Any = SimpleNamespace(eos_ids=(1,), tokenizer=SimpleNamespace(vocab_size=10))
-    return Generating.of(backend, config, bundle, SimpleNamespace())  # type: ignore[arg-type]
+    return Generating.of(backend, config, bundle, SimpleNamespace(), **more)  # type: ignore[arg-type]
 
 
 def test_a_device_that_no_card_has_tried_generates_only_where_it_is_told_to() -> None:
@@ -45,3 +50,32 @@ def test_others_are_asked() -> None:
     backend.generation_untried = False
     assert of(backend, None) is None
     assert backend.asked == 1
+
+
+def test_a_scorer_offers_slots_only_where_it_is_told_to(tmp_path: Path) -> None:
+    backend = Untried()
+    backend.generation_untried = False
+    assert of(backend, None, only_scores=True) is None
+    assert backend.asked == 0
+    with pytest.raises(InputError, match="asked"):
+        of(backend, 2, only_scores=True)
+    assert is_scorer(model_folder(EMBEDDED))
+    assert not is_scorer(tmp_path)
+    for name, scorer in (("scoring.json", True), ("generation_config.json", False)):
+        (tmp_path / name).write_text("{}")
+        assert is_scorer(tmp_path) is scorer
+
+
+def test_a_node_of_the_embedded_scorer_has_no_slots() -> None:
+    """It names an end token, which alone would have it measure rounds at start and offer slots."""
+    opened = open_node(NodeConfig(join="127.0.0.1:1", model=EMBEDDED, tls="", state="", probe_s=0.0, threads=1),
+                       perf_counter)  # fmt: skip
+    assert opened.generating is None
+    assert opened.offering.limits.slots == 0
+    assert opened.offering.offer().round_cost is None
+
+
+def test_a_disk_for_prompts_needs_streams() -> None:
+    config = NodeConfig(join="127.0.0.1:1", model=EMBEDDED, tls="", state="", probe_s=0.0, threads=1, prefix_disk="x")
+    with pytest.raises(InputError, match="no streams are served here"):
+        open_node(config, perf_counter)

@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mainspring.core.cost import Cost, RoundCost
 from mainspring.core.nouns import DEFAULT_CLASSES
 from mainspring.engine.sampling import Sampling
+from mainspring.engine.stream_records import Constraint
 from mainspring.fleet.settings import Settings
 from mainspring.simulate.simulation import NodePlan, Simulation
 from mainspring.simulate.vnode import Truth
 from mainspring.simulate.workload import Trace
+from mainspring.text.grammar import GrammarError
 from mainspring.wire import messages as m
 from node.test_leases import written
 from node.test_with_router import ask as score_of
@@ -389,3 +392,65 @@ def router():  # type: ignore[no-untyped-def]
     from mainspring.core.router import Router
 
     return Router()
+
+
+def test_an_idle_node_whose_pace_wandered_still_takes_a_long_request() -> None:
+    """Its streams were short, and it got slower while each of them grew."""
+    fleet, [ant], client = fleet_of({"slots": 2})
+    assert ant.streams is not None
+    times = ant.streams.backend._times  # type: ignore[attr-defined]
+    for index in range(6):
+        times.round = ROUND.d0
+        stream = client.open(ask(prompt_of(index, 100), 250))
+        for _ in range(24):
+            fleet.run(0.15)
+            times.round *= 1.03
+        fleet.run(5.0)
+        assert end(client, stream).finish == "length"
+    times.round = ROUND.d0
+    fleet.run(5.0)
+    long = client.open(ask(prompt_of(9, 6000), 4000))
+    fleet.run(120.0)
+    assert end(client, long).finish == "length"
+    clean(fleet, [ant])
+
+
+def test_a_grammar_that_a_node_can_not_follow_is_told_to_who_asked_and_to_nobody_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What the compiler says may quote the schema: it is in the caller's answer, with the field, and in no log."""
+    caplog.set_level("DEBUG")
+    fleet, [ant], client = fleet_of({})
+    writer = ant.worker.writer
+    assert writer is not None
+
+    def grammars(_kind: str, text: str) -> Constraint:
+        raise GrammarError(f"unknown keyword {text!r}", param="grammar")
+
+    writer._grammars = grammars
+    how = m.Sampling(temperature=0.0, drafter="none", grammar_kind="json_schema", grammar="my diary")
+    other = Client(fleet, "other")
+    fleet.run(0.1)
+    good, bad = other.open(ask(prompt_of(1))), client.open(ask(prompt_of(2), sampling=how))
+    worse = other.open(ask(prompt_of(3), sampling=replace(how, grammar="my letters")))
+    fleet.run(30.0)
+    assert end(other, good).finish == "length"
+    for who, stream, words_of in ((client, bad, "my diary"), (other, worse, "my letters")):
+        refused = who.ends[stream]
+        assert isinstance(refused, m.Refused)
+        assert (refused.code, refused.status, refused.param) == ("bad_grammar", 400, "grammar")
+        assert refused.message == f"unknown keyword {words_of!r}"
+    assert "my diary" not in caplog.text
+    assert "a grammar that can't be followed" in caplog.text
+    clean(fleet, [ant])
+
+
+def test_a_lease_that_a_node_refuses_says_what_was_wrong() -> None:
+    fleet, [ant], client = fleet_of({})
+    stream = client.open(ask(prompt_of(1), sampling=m.Sampling(drafter="oracle")))
+    fleet.run(30.0)
+    refused = client.ends[stream]
+    assert isinstance(refused, m.Refused)
+    assert (refused.code, refused.status) == ("bad_shape", 400)
+    assert refused.message == "sampling.drafter: known are mtp, ngram, none"
+    clean(fleet, [ant])

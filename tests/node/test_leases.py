@@ -6,7 +6,7 @@ import pytest
 from mainspring.backend.generation import SlotLimits
 from mainspring.backend.null import NullBackend
 from mainspring.core.cost import RoundCost
-from mainspring.engine.stream_records import StreamSpec
+from mainspring.engine.stream_records import Emitted, StreamSpec
 from mainspring.engine.streams import Streams
 from mainspring.node.membership import Membership
 from mainspring.node.tasks import Task
@@ -424,3 +424,61 @@ def test_a_node_offers_its_slots_and_what_a_round_costs() -> None:
     assert offer.round_cost == RoundCost(0.01, 0.001)
     assert rig.offering.offer(generates=False).limits.slots == 0
     assert rig.offering.offer(generates=False).round_cost is None
+
+
+def test_a_first_token_is_no_round_to_learn_from() -> None:
+    """It comes of the prompt's last row in no time: as a round of one slot it would make the others look free."""
+    rig = NodeRig(slots=1, round_cost=RoundCost(0.01, 0.001)).join()
+    assert rig.streams is not None
+    real = rig.streams.round
+
+    def round_with_some_host_work(names: object = None) -> list[Emitted]:
+        rig.worker.slept(2e-4)
+        return real(names)  # type: ignore[arg-type]
+
+    rig.streams.round = round_with_some_host_work  # type: ignore[method-assign]
+    for index in range(40):
+        lease(rig, f"g{index}", [index] * 100, tokens=2)
+        chunk(rig, f"g{index}")
+        rig.run(1.0)
+    fit = rig.scheduler.rounds.fit
+    assert fit is not None
+    assert fit.rounds == 40
+    assert fit.cost.seconds(1, 100) == pytest.approx(0.0112, rel=0.05)
+    assert fit.cost.seconds(1, 20_000) == pytest.approx(0.0112, rel=0.05)
+
+
+def test_a_slot_that_the_device_keeps_costs_one_slot_and_all_of_them_the_node_its_health() -> None:
+    rig = NodeRig(slots=2).join()
+    assert rig.streams is not None
+    real, kept = rig.streams.backend.close_slot, {0}
+
+    def close_slot(slot: int) -> None:
+        if slot in kept:
+            raise RuntimeError("it does not let go")
+        real(slot)
+
+    rig.streams.backend.close_slot = close_slot  # type: ignore[method-assign]
+    for index in range(4):
+        stream = lease(rig, f"g{index}", [index] * 100, tokens=5)
+        chunk(rig, f"g{index}")
+        rig.run(1.0)
+        assert ended(rig, stream).finish == "length"
+    assert (rig.streams.free_slots, rig.streams.retired_slots) == (1, 1)
+    kept.add(1)
+    stream = lease(rig, "last", tokens=5)
+    chunk(rig, "last")
+    rig.run(1.0)
+    assert ended(rig, stream).finish == "length"
+    for index in range(3):
+        lease(rig, f"h{index}", tokens=5)
+        work = chunk(rig, f"h{index}")
+        rig.run(1.0)
+        assert rig.failed(work).reason == "engine"
+    assert rig.scheduler.health.state == "failing"
+    kept.clear()
+    stream = lease(rig, "again", tokens=5)
+    chunk(rig, "again")
+    rig.run(1.0)
+    assert ended(rig, stream).finish == "length"
+    assert rig.streams.free_slots == 2

@@ -186,7 +186,7 @@ class NodeMachine(RuleBasedStateMachine):
         assert rig.scheduler.views.half_scanned == rig.engine.store.held == 0
         assert len(self.backend._views) == len(rig.engine.store)
         assert not rig.scheduler.busy
-        assert rig.scheduler._bytes == 0
+        assert rig.scheduler.passes._bytes == 0
         assert not rig.scheduler.views._promised
         assert all(key.startswith(b"v") for key, _ in rig.engine.store.listing())
 

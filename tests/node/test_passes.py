@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mainspring.node.scheduler import BEGAN_S
+from mainspring.node.passes import BEGAN_S
 from mainspring.wire import messages as m
 from support.nodes import NodeRig, expected, null_backend, part
 

@@ -8,7 +8,7 @@ from mainspring.backend.null import NullBackend
 from mainspring.core.cost import RoundCost
 from mainspring.engine.streams import Streams
 from mainspring.node.generating import measure_rounds
-from mainspring.node.roundfit import RoundFit
+from mainspring.node.roundfit import CELLS, RoundFit
 
 TRUE = RoundCost(0.010, 0.002, 3e-7)
 
@@ -100,3 +100,57 @@ def test_a_start_measures_as_much_as_its_budget_allows(slots: int, token_s: floa
     assert streams.free_slots == slots
     assert not len(streams.prefixes)
     assert streams.stats.rounds == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_machine_that_slows_while_a_stream_grows_prices_no_context(seed: int) -> None:
+    """Half slower over 250 tokens of context, carried on to 8,192, would be fifteen times a round."""
+    true, rng = RoundCost(0.0078, 0.0012, 4e-7), np.random.default_rng(seed)
+    fit = RoundFit(true, 8192)
+    for index in range(250):
+        pace = 1.0 + 0.5 * index / 250
+        fit.note(1, 100 + index, true.seconds(1, 100) * pace * float(np.exp(rng.normal(0.0, 0.05))), 1)
+    assert fit.cost.seconds(1, 8192) < 2.0 * true.seconds(1, 8192)
+
+
+PRICED = RoundCost(0.008, 0.001, 1e-5)
+
+
+def test_context_that_has_its_price_is_charged_for() -> None:
+    """Contexts far apart tell it, few rounds of each."""
+    fit = RoundFit(RoundCost(0.008, 0.001), 8192)
+    for context in (100, 200, 400, 800, 1600, 3200, 6400):
+        for _ in range(8):
+            fit.note(1, context, PRICED.seconds(1, context), 1)
+    assert fit.cost.seconds(1, 6400) == pytest.approx(PRICED.seconds(1, 6400), rel=0.1)
+
+
+def test_long_rounds_are_remembered_and_follow_the_pace_of_short_ones() -> None:
+    fit = RoundFit(RoundCost(0.008, 0.001), 8192)
+    for context in (100, 800, 6400):
+        for _ in range(16):
+            fit.note(1, context, PRICED.seconds(1, context), 1)
+    for _ in range(1000):
+        fit.note(1, 100, PRICED.seconds(1, 100), 1)
+    assert fit.cost.seconds(1, 6400) == pytest.approx(PRICED.seconds(1, 6400), rel=0.1)
+    for _ in range(1000):
+        fit.note(1, 100, 2.0 * PRICED.seconds(1, 100), 1)
+    assert fit.cost.seconds(1, 6400) == pytest.approx(2.0 * PRICED.seconds(1, 6400), rel=0.15)
+
+
+def test_what_changed_for_the_longest_stream_alone_is_told() -> None:
+    """The last round is a short one, of which nothing moved."""
+    fit = RoundFit(PRICED, 8192)
+    assert not fit.moved
+    fit.cost = RoundCost(0.008, 0.002)
+    fit.note(1, 100, fit.cost.seconds(1, 100), 1)
+    assert fit.cost.seconds(1, 100) == pytest.approx(fit.told.seconds(1, 100), rel=0.01)
+    assert fit.moved
+
+
+def test_what_is_remembered_has_a_limit() -> None:
+    fit = RoundFit(TRUE)
+    for slots in range(1, 200):
+        for _ in range(8):
+            fit.note(slots, 100 * slots, TRUE.seconds(slots, 100 * slots), slots)
+    assert 8 < len(fit._remembered) <= CELLS

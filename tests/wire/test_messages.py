@@ -23,6 +23,9 @@ SOME: list[m.Message] = [
     work(parts=(m.Part(request="r", view_tokens=b"\1\0\0\0"), m.Part(request="s", view_from=1, parent=0))),
     m.Done(fence=fence(), measured_s=0.25, logits=np.ones(3, "<f4").tobytes(), gained=(("k", 5),)),
     m.Failed(fence=fence(), reason="view_missing", failed=(1,), dropped=("k",)),
+    m.Failed(
+        fence=fence(), reason="bad_work", details=(m.Detail(index=1, code="bad_grammar", message="no", param="g"),)
+    ),
     m.OpenLease(
         request="r",
         epoch=3,

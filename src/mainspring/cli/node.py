@@ -31,6 +31,8 @@ import click
 )
 @click.option("--deterministic", is_flag=True, default=None, help="Greedy text the same in any company, at its price.")
 @click.option("--prefix-mib", type=click.IntRange(0), metavar="N", help="Memory for checkpoints of prompts. [256]")
+@click.option("--prefix-disk", metavar="DIR", help="Keep on disk what memory has no room for. [off]")
+@click.option("--prefix-disk-gb", type=click.FloatRange(0, 1e6, min_open=True), metavar="N", help="At most. [8]")
 @click.option("--config", "path", type=click.Path(dir_okay=False, path_type=Path), help="TOML with a [node] section.")
 def node(
     path: Path | None,
@@ -49,6 +51,8 @@ def node(
     drafter: str | None,
     deterministic: bool | None,
     prefix_mib: int | None,
+    prefix_disk: str | None,
+    prefix_disk_gb: float | None,
 ) -> None:
     """Serve one model on one device to a router, for as long as it is wanted.
 
@@ -75,7 +79,7 @@ def node(
             "join": join, "model": model, "tls": tls, "device": device, "threads": threads, "transport": transport,
             "alias": alias, "cache_mib": cache_mib, "throttle": throttle, "probe_s": probe, "slots": slots,
             "stream_tokens": stream_tokens, "drafter": drafter, "deterministic": deterministic,
-            "prefix_mib": prefix_mib,
+            "prefix_mib": prefix_mib, "prefix_disk": prefix_disk, "prefix_disk_gb": prefix_disk_gb,
         },
     )  # fmt: skip
     for line in config.lines():

@@ -29,14 +29,16 @@ DRAFTERS = next(each.type for each in node_command.params if each.name == "draft
 @click.option("--slots", type=click.IntRange(0, 1024), metavar="N", help="Streams at once; 0: no generation.  [4]")
 @click.option("--drafter", type=DRAFTERS, help="For requests that name none.  [the model's own, else ngram]")
 @click.option("--deterministic", is_flag=True, help="Greedy text the same in any company, at its price.")
+@click.option("--prefix-disk", metavar="DIR", help="Keep read prompts here when memory has no room.  [off]")
+@click.option("--prefix-disk-gb", type=click.FloatRange(0, 1e6, min_open=True), metavar="N", help="At most.  [8]")
 @click.option("--keys", type=FILE, help="API keys, as `mainspring keys add` writes them.")
 @click.option("--drain-timeout", type=click.FloatRange(0.0, 86_400.0), help="Seconds after SIGTERM.  [30]")
 @click.option("--config", "path", type=FILE, help="TOML: [gateway], and all that `mainspring router --config` reads.")
 @click.option("--check", is_flag=True, help="Print the resolved configuration and end.")
 def serve(
     model: str | None, host: str | None, port: int | None, device: str | None, threads: int | None,
-    slots: int | None, drafter: str | None, deterministic: bool, keys: Path | None, drain_timeout: float | None,
-    path: Path | None, check: bool,
+    slots: int | None, drafter: str | None, deterministic: bool, prefix_disk: str | None, prefix_disk_gb: float | None,
+    keys: Path | None, drain_timeout: float | None, path: Path | None, check: bool,
 ) -> None:  # fmt: skip
     """Serve MODEL over HTTP: a gateway, a router and a supervised local node, joined over loopback.
 
@@ -62,7 +64,8 @@ def serve(
         click.echo(config.resolved())
         return
     has_nodes = bool(embedded.tables(path).get("node"))
-    flags = {"--device": device, "--threads": threads, "--slots": slots, "--drafter": drafter}
+    flags = {"--device": device, "--threads": threads, "--slots": slots, "--drafter": drafter,
+             "--prefix-disk": prefix_disk, "--prefix-disk-gb": prefix_disk_gb}  # fmt: skip
     if has_nodes and (model or deterministic or any(value is not None for value in flags.values())):
         raise InputError("the file's [[node]] tables say which models run where",
                          param=f"MODEL, {', '.join(flags)}, --deterministic")  # fmt: skip
@@ -81,7 +84,7 @@ def serve(
     run(lambda: embedded.serve(config, path, node, listening, serves))
 
 
-def _node(model: str, flags: Mapping[str, str | int | None], *, deterministic: bool = False) -> "NodeSection":
+def _node(model: str, flags: Mapping[str, str | float | None], *, deterministic: bool = False) -> "NodeSection":
     """The local node's section, with those `flags` that were given. HubError at once, not in the child."""
     from mainspring.fleet.config import NodeSection
     from mainspring.hub import model_folder

@@ -209,9 +209,11 @@ def fit(samples: list[Sample], prior: Cost) -> Cost:
 
 
 def nnls(
-    design: NDArray[np.float64], prior: NDArray[np.float64], pull: float = 1e-3
+    design: NDArray[np.float64], prior: NDArray[np.float64], pull: float | NDArray[np.float64] = 1e-3
 ) -> tuple[NDArray[np.float64], float]:
-    """Solves for ones. Exact for up to four terms: the free solution if it is non-negative, else the best support."""
+    """Solves for ones; `pull` towards the prior, of all terms or of each.
+
+    Exact for up to four terms: the free solution if it is non-negative, else the best support."""
     terms = design.shape[1]
     gram, moment = design.T @ design, design.sum(axis=0)
     ridge = pull * np.diag(gram) + 1e-12

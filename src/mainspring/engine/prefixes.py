@@ -14,6 +14,7 @@ from hashlib import blake2b
 import numpy as np
 
 from mainspring.backend.generation import GRID, CheckpointSize
+from mainspring.engine.spill import Spill
 from mainspring.engine.work import Tokens
 
 MOST_POINTS = 65_536
@@ -58,10 +59,11 @@ class Kept:
 
 
 class PrefixStore:
-    """`release(checkpoint)` frees one on the device. `cap_bytes` 0 keeps none."""
+    """`release(checkpoint)` frees one on the device. `cap_bytes` 0 keeps none. `spill` takes what is evicted, and
+    has it again when its prompt comes."""
 
-    def __init__(self, cap_bytes: int, release: Callable[[int], None]) -> None:
-        self.cap_bytes = cap_bytes
+    def __init__(self, cap_bytes: int, release: Callable[[int], None], spill: Spill | None = None) -> None:
+        self.cap_bytes, self.spill = cap_bytes, spill
         self.used_bytes = self.evictions = 0
         self._release = release
         self._kept: dict[bytes, Kept] = {}
@@ -78,8 +80,12 @@ class PrefixStore:
     def __contains__(self, key: bytes) -> bool:
         return key in self._kept
 
-    def find(self, key: bytes) -> Kept | None:
-        """The entry, used now."""
+    def find(self, key: bytes, tokens: Tokens | None = None) -> Kept | None:
+        """The entry, used now. With its `tokens` one that was spilled is taken back, where there is room for it."""
+        if key not in self._kept and tokens is not None and self.spill is not None and self.cap_bytes:
+            found = self.spill.load(key, len(tokens))
+            if found is not None:
+                self.offer(key, found[0], tokens, found[1], None)
         kept = self._kept.get(key)
         if kept is not None:
             kept.worth = self._worth(kept)
@@ -89,10 +95,10 @@ class PrefixStore:
         key = self._outside.get(outside)
         return None if key is None else self.find(key)
 
-    def longest(self, chain: Chain, below: int) -> Kept | None:
-        """The longest kept prefix that ends on the grid before `below`."""
+    def longest(self, chain: Chain, below: int, tokens: Tokens | None = None) -> Kept | None:
+        """The longest kept prefix that ends on the grid before `below`; with `tokens`, spilled ones too."""
         for i in range(min(len(chain.keys), (below - 1) // GRID) - 1, -1, -1):
-            kept = self.find(chain.keys[i])
+            kept = self.find(chain.keys[i], None if tokens is None else tokens[: (i + 1) * GRID])
             if kept is not None:
                 return kept
         return None
@@ -134,7 +140,14 @@ class PrefixStore:
             self._outside[outside] = key
             self._touch(outside)
 
+    def spill_all(self) -> None:
+        """Before the end, what saves most first."""
+        if self.spill is not None:
+            for key in sorted(self._kept, key=lambda each: self._kept[each].worth, reverse=True):
+                self.spill.keep(key, self._kept[key].checkpoint)
+
     def clear(self) -> None:
+        """Of memory; what was spilled stays."""
         for key in list(self._kept):
             self._drop(key)
 
@@ -168,6 +181,8 @@ class PrefixStore:
                 break
             self._floor = max(self._floor, self._kept[key].worth)
             self.evictions += 1
+            if self.spill is not None:
+                self.spill.keep(key, self._kept[key].checkpoint)
             self._drop(key)
             need = size.own + (0 if self._shares.get(size.buffer) else size.buffer_bytes)
         return self.used_bytes + need <= self.cap_bytes

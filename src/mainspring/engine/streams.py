@@ -7,15 +7,19 @@ what was kept. One thread at a time.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
 from mainspring.backend.generation import GRID, GenerationBackend, RoundResult, SlotRound
 from mainspring.engine.drafting import NGRAM, NONE, DraftLength
+from mainspring.engine.prefix_disk import PrefixDisk
 from mainspring.engine.prefixes import Kept, PrefixStore
+from mainspring.engine.slotkeeper import SlotKeeper
+from mainspring.engine.spill import Spill, Spilling
 from mainspring.engine.stream import Stream, drafter_kind
 from mainspring.engine.stream_checks import check_spec, check_vocabulary
-from mainspring.engine.stream_records import Emitted, Ended, SlotsFullError, StreamFailedError, StreamSpec
+from mainspring.engine.stream_records import Emitted, Ended, StreamFailedError, StreamSpec
 from mainspring.engine.work import NO_TOKENS, CheckpointGoneError, Tokens
 from mainspring.errors import InputError
 
@@ -57,12 +61,18 @@ class Streams:
             )
         self._streams: dict[str, Stream] = {}
         self._length = DraftLength(backend.limits.block_rows - 1)
+        self._slots = SlotKeeper(backend)
 
     # ---------------------------------------------------------------- what there is
 
     @property
     def free_slots(self) -> int:
-        return self.backend.limits.slots - len(self._streams)
+        return self._slots.free
+
+    @property
+    def retired_slots(self) -> int:
+        """Slots that the device did not let go of."""
+        return len(self._slots.retired)
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -83,17 +93,15 @@ class Streams:
 
     def open(self, spec: StreamSpec) -> int:
         """Take a slot; how many prompt tokens a checkpoint spares. Raises InputError, TooLargeError, SlotsFullError,
-        CheckpointGoneError (for `resume`), and then nothing has changed."""
+        CheckpointGoneError (for `resume`), DeviceError where no slot is let go of; nothing has changed then."""
         drafter = spec.drafter or self._default
         resumed = self._resumed(spec)
         before = NO_TOKENS if resumed is None else resumed.tokens.astype(np.int64)
         check_spec(spec, self.backend, drafter, self.drafters, len(before))
         if spec.id in self._streams:
             raise InputError("a stream of this id is live", param="id")
-        if not self.free_slots:
-            raise SlotsFullError(f"all {self.backend.limits.slots} slots have a stream")
         capacity = len(before) + (spec.prompt_tokens or len(spec.tokens)) + min(spec.max_tokens, 256)
-        slot = self.backend.open_slot(drafting=bool(drafter_kind(drafter)), capacity=capacity)
+        slot = self._slots.take(drafting=bool(drafter_kind(drafter)), capacity=capacity)
         stream = Stream(spec, slot, drafter, self.backend.limits.block_rows, before)
         try:
             stream.feed(np.concatenate([before, np.asarray(spec.tokens, np.int64)]))
@@ -101,7 +109,7 @@ class Streams:
             stream.want(self.prefixes.parting(stream.chain))
             self._name(stream)
         except BaseException:
-            self.backend.close_slot(slot)
+            self._slots.let_go(slot)
             raise
         self._streams[spec.id] = stream
         if stream.ready:
@@ -167,10 +175,21 @@ class Streams:
         return stream.end("cancelled")
 
     def close(self) -> None:
-        """End all streams and free all checkpoints."""
+        """End all streams and free all checkpoints; those that there is a disk for go there first."""
         for stream in list(self._streams.values()):
             self._close(stream)
+        self.prefixes.spill_all()
         self.prefixes.clear()
+        if self.prefixes.spill is not None:
+            self.prefixes.spill.disk.close()
+            self.prefixes.spill = None
+
+    def spill_to(self, disk: PrefixDisk) -> None:
+        """From now on checkpoints that are evicted go there, and are found there. InputError where the device does not
+        give its checkpoints away."""
+        if not (hasattr(self.backend, "dump") and hasattr(self.backend, "load")):
+            raise InputError("checkpoints of this device can't be kept on disk", param="prefix_disk")
+        self.prefixes.spill = Spill(disk, cast(Spilling, self.backend))
 
     # ---------------------------------------------------------------- prompts
 
@@ -185,10 +204,10 @@ class Streams:
     def _restore(self, stream: Stream) -> None:
         """Put the slot where the longest kept prefix ends."""
         whole = len(stream.prompt) == stream.prompt_tokens
-        kept = self.prefixes.find(stream.chain.end()) if whole else None
+        kept = self.prefixes.find(stream.chain.end(), stream.prompt) if whole else None
         stream.ready = kept is not None
         if kept is None:
-            kept = self.prefixes.longest(stream.chain, stream.prompt_tokens)
+            kept = self.prefixes.longest(stream.chain, stream.prompt_tokens, stream.prompt)
         if kept is not None:
             self.backend.restore(stream.slot, kept.checkpoint)
             stream.position = stream.cached = len(kept.tokens)
@@ -273,4 +292,4 @@ class Streams:
 
     def _close(self, stream: Stream) -> None:
         del self._streams[stream.spec.id]
-        self.backend.close_slot(stream.slot)
+        self._slots.let_go(stream.slot)

@@ -106,6 +106,18 @@ def request_of(submit: m.Submit, request_id: str, models: Models, age_s: float) 
     )
 
 
+NODES_CODES = frozenset({"bad_grammar", "bad_input", "too_large"})
+"""What a request may be refused as by a node's word."""
+
+
+def bad_work(wrong: m.Detail | None) -> m.Refused:
+    """What nodes refuse to do, in their words where they have any."""
+    if wrong is None:
+        return refused(BadShapeError("token ids, lengths or sampling that make no sense for this model"))
+    code = wrong.code if wrong.code in NODES_CODES else BadShapeError.code
+    return m.Refused(code=code, message=wrong.message, status=400, param=wrong.param or None)
+
+
 def refused(error: MainspringError) -> m.Refused:
     retry_s = error.retry_after_s if isinstance(error, RefusedError) else None
     return m.Refused(

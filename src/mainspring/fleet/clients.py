@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from mainspring.core import events as ev
 from mainspring.core.actions import Answer
 from mainspring.core.nouns import Pass
-from mainspring.core.refusals import BadShapeError, WorkFailedError
+from mainspring.core.refusals import WorkFailedError
 from mainspring.errors import MainspringError
-from mainspring.fleet.admission import refused, request_of
+from mainspring.fleet.admission import bad_work, refused, request_of
 from mainspring.fleet.bundles import Packed, Sending
 from mainspring.fleet.errors import HTTP_CANCELLED, DrainingError, InternalError, SlowReaderError
 from mainspring.fleet.links import Peer
@@ -37,9 +37,9 @@ MAX_SENDING = 16
 
 @dataclass(eq=False)
 class Open:
-    """`half`: nodes that may hold a half-scanned view of it. `reasons`: why passes or leases of it failed. Of a
-    generation: `leases` opened, when the first and last tokens came and how many, and `unsent` ones that the client's
-    connection has no room for."""
+    """`half`: nodes that may hold a half-scanned view of it. `reasons`: why passes or leases of it failed; `wrong`:
+    what a node said last of what is asked for. Of a generation: `leases` opened, when the first and last tokens came
+    and how many, and `unsent` ones that the client's connection has no room for."""
 
     request_id: str
     peer: Peer
@@ -50,6 +50,7 @@ class Open:
     half: set[Peer] = field(default_factory=set)
     ended: m.LeaseEnded | None = None
     reasons: set[str] = field(default_factory=set)
+    wrong: m.Detail | None = None
     leases: int = 0
     first_s: float | None = None
     last_s: float = 0.0
@@ -171,6 +172,12 @@ class ClientDesk:
             if open_request is not None:
                 open_request.reasons.add(reason)
 
+    def wrong(self, request_id: str, detail: m.Detail) -> None:
+        """For its caller's eyes alone."""
+        open_request = self.open.get(request_id)
+        if open_request is not None:
+            open_request.wrong = detail
+
     def admit(self, request_id: str, predicted_s: float, now_s: float) -> None:
         open_request = self.open.get(request_id)
         if open_request is not None:
@@ -193,10 +200,13 @@ class ClientDesk:
         """Nothing for a request that has had its answer."""
         open_request = self.open.get(request_id)
         if open_request is not None:
-            if isinstance(error, WorkFailedError) and open_request.reasons == {"bad_work"}:
-                error = BadShapeError("token ids, lengths or sampling that make no sense for this model")
-            self._say_last(open_request, refused(error), now_s)
-            self._forget(open_request, error.code, now_s)
+            last = refused(error)
+            if isinstance(error, WorkFailedError) and open_request.reasons - {"late"} == {
+                "bad_work"
+            }:  # chunks of a refused lease come back late
+                last = bad_work(open_request.wrong)
+            self._say_last(open_request, last, now_s)
+            self._forget(open_request, last.code, now_s)
 
     def relay(self, request_id: str, rounds: m.Rounds, now_s: float) -> None:
         """At once, or when the connection takes more again: then as one, so a slow reader costs frames and not memory;

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.core import events as ev
 from mainspring.core.nouns import Lease, Pass
-from mainspring.core.refusals import LeaseLostError
+from mainspring.core.refusals import BadShapeError, LeaseLostError
 from mainspring.errors import TooLargeError
 from mainspring.fleet.answers import split
 from mainspring.fleet.links import Peer
@@ -171,6 +171,10 @@ class WorkDesk:
         if isinstance(message, m.Failed):
             log.info("node %s, pass %d failed: %s %s", peer.name, work.id, reason, m.one_line(message.message))
         shell.clients.failed({work.parts[index].request_id for index in {*failed, *bad}}, reason)
+        if isinstance(message, m.Failed):
+            for detail in message.details:
+                if detail.index in failed:
+                    shell.clients.wrong(work.parts[detail.index].request_id, detail)
         if reason == "draining" and not peer.draining:
             peer.draining = True
             shell.tell(ev.NodeDraining(peer.name, peer.epoch))
@@ -230,6 +234,9 @@ class WorkDesk:
                 self.shell.tally.count(f"leases_failed_{message.reason or 'engine'}")
                 log.info("node %s, a lease failed: %s %s", lease.peer.name, message.reason, m.one_line(message.message))
                 self.shell.clients.failed({lease.request_id}, message.reason or "engine")
+                if message.reason == "bad_work" and message.message:
+                    wrong = m.Detail(index=0, code=BadShapeError.code, message=message.message)
+                    self.shell.clients.wrong(lease.request_id, wrong)
             self._ended(lease, message, failed=not sound)
 
     def _tokens(self, lease: LeaseStream, message: m.Rounds, now_s: float) -> None:

@@ -58,13 +58,16 @@ class ScoreCall(Struct, frozen=True, kw_only=True):
 
 
 class Asking(Struct, frozen=True, kw_only=True):
-    """Below text: `view` and every branch are token ids, `labels` the ids read at each branch's end."""
+    """Below text: `view` and every branch are token ids, `labels` the ids read at each branch's end. `tokens`: what it
+    counts for in quotas and metrics where that is less than all that is read, as for a branch that is asked in
+    several."""
 
     model: str
     view: npt.NDArray[np.uint32]
     branches: tuple[npt.NDArray[np.uint32], ...]
     labels: tuple[npt.NDArray[np.uint32], ...]
     terms: Terms
+    tokens: int | None = None
 
 
 class Stages(Struct, kw_only=True):

@@ -226,12 +226,18 @@ class Gateway:
             label_counts=_bytes(np.array(counts, np.uint32)), label_ids=b"".join(_bytes(x) for x in asking.labels),
             trace=asking.terms.trace,
         )  # fmt: skip
-        tokens = len(asking.view) + sum(len(branch) for branch in asking.branches)
+        tokens = asking.tokens
+        if tokens is None:
+            tokens = len(asking.view) + sum(len(branch) for branch in asking.branches)
         logits = await self._submit(submit, asking.terms, stages, tokens)
         rows = tuple(np.split(logits, np.cumsum(counts)[:-1]))
         return Answered(
             model=asking.model or self.catalogue.label(model), logits=rows, input_tokens=tokens, stages=stages
         )
+
+    def give_back(self, terms: Terms, tokens: int) -> None:
+        """What was charged for a part of a request that failed as a whole."""
+        self.ledger.give_back(self.keys.named(terms.tenant), tokens, self.wall_s())
 
     async def assembler_of(self, model: str) -> Assembler:
         """For what has to be tokenised before `ask`."""

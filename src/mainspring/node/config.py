@@ -26,10 +26,11 @@ class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `probe_s` bounds the measuring before the node joins, `probe_pass_s` each pass of it that runs in idle time later.
     `slots`: streams at once, 0 for none, None: four where the device generates. `stream_tokens`: prompt and reply of
     each, at most. `block_rows`: the last token and drafts of one round. `drafter`: for requests that name none, empty:
-    the checkpoint's own, else n-gram. `prefix_mib`: for checkpoints of prompts. `throttle`: so
-    many times slower than the device is, for tests and demonstrations. `null_cost`: seconds a pass, a view token, a
-    branch row of the `null` device, `null_round` a round, each slot in it, each token of its context, `null_acceptance`
-    the share of its drafts that are right. `state` is where measured constants are kept, empty: nowhere.
+    the checkpoint's own, else n-gram. `prefix_mib`: for checkpoints of prompts; those that it has no room for go to the
+    folder `prefix_disk` (empty: nowhere), at most `prefix_disk_gb` of them. `throttle`: so many times slower than the
+    device is, for tests and demonstrations. `null_cost`: seconds a pass, a view token, a branch row of the `null`
+    device, `null_round` a round, each slot in it, each token of its context, `null_acceptance` the share of its drafts
+    that are right. `state` is where measured constants are kept, empty: nowhere.
     """
 
     join: str
@@ -55,6 +56,8 @@ class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     drafter: Literal["", "mtp", "ngram", "none"] = ""
     deterministic: bool = False
     prefix_mib: Annotated[int, Meta(ge=0, le=1 << 24)] = 256
+    prefix_disk: str = ""
+    prefix_disk_gb: Annotated[float, Meta(gt=0.0, le=1e6)] = 8.0
     labels: Annotated[dict[Key, Key], Meta(max_length=32)] = field(default_factory=dict)
 
     @property
@@ -78,7 +81,7 @@ def resolve(path: Path | None, flags: Mapping[str, Any]) -> NodeConfig:
     where = "flags"
     if path is not None:
         section, where = _read(path), str(path)
-        for key in ("model", "tls", "state"):
+        for key in ("model", "tls", "state", "prefix_disk"):
             value = section.get(key)
             if isinstance(value, str) and value and (path.parent / value).exists():
                 section[key] = str(path.parent / value)

@@ -39,14 +39,17 @@ class Generating:
 
     @classmethod
     def of(
-        cls, backend: Backend, config: NodeConfig, bundle: Bundle, clock: Clock, grammars: Grammars | None = None
-    ) -> "Generating | None":
-        """None where it does not: no slots wanted, a bundle that does not say what ends a reply, a device that can't.
-        InputError where slots were asked for by number and there can be none."""
+        cls, backend: Backend, config: NodeConfig, bundle: Bundle, clock: Clock, grammars: Grammars | None = None, *,
+        only_scores: bool = False,
+    ) -> "Generating | None":  # fmt: skip
+        """None where it does not: no slots wanted, a bundle that does not say what ends a reply, a device that can't,
+        a checkpoint that `only_scores`. InputError where slots were asked for by number and there can be none."""
         wanted = config.slots
         if wanted == 0:
             return None
         try:
+            if wanted is None and only_scores:
+                raise DeviceError("the model is a scorer; --slots asks for it all the same")
             if not bundle.eos_ids:
                 raise DeviceError("nothing in the model's folder says what ends a reply (eos_token_id)")
             if wanted is None and getattr(backend, "generation_untried", False):
@@ -84,8 +87,7 @@ def measure_rounds(streams: Streams, slots: int, context: int, vocab_size: int, 
     streams.stats = StreamStats(histogram=[0] * len(streams.stats.histogram))
     if fit is None:
         raise DeviceError("no round could be measured: the context is too short")
-    fit.cost = RoundCost(fit.cost.d0, fit.cost.d1, fit.cost.d2)  # noise is no guide to what real text will yield
-    return RoundFit(fit.cost)
+    return fit.settled(context)
 
 
 def _measure(streams: Streams, prompts: np.ndarray, fit: RoundFit | None, clock: Clock) -> RoundFit:

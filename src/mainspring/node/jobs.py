@@ -88,10 +88,12 @@ class ProbeJob:
 
 @dataclass(frozen=True)
 class RoundJob:
-    """A round of these streams, of so much `context` together."""
+    """A round of these streams. `forwarded`: those that have a token already, with `context` tokens together; the
+    others' first token comes of the prompt's last row, at no cost."""
 
     names: tuple[str, ...]
     context: int
+    forwarded: frozenset[str] = frozenset()
 
     @property
     def task(self) -> Task:

@@ -82,6 +82,7 @@ async def _serve(config: NodeConfig, name: str, opened: Opened, device: ThreadPo
         await home.run()
     finally:
         keeper.cancel()
+        await loop.run_in_executor(device, opened.close)
     log.info("node %s has left", name)
 
 

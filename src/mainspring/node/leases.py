@@ -14,7 +14,7 @@ from mainspring.core.agenda import Agenda
 from mainspring.core.nouns import Lease
 from mainspring.engine.stream_records import Emitted, StreamSpec
 from mainspring.errors import InputError, MainspringError, TooLargeError
-from mainspring.node.jobs import Say
+from mainspring.node.jobs import RoundJob, Say
 from mainspring.node.phrasing import ended_of, rounds_of, spec_of
 from mainspring.node.tasks import Chunk
 from mainspring.wire import messages as m
@@ -131,8 +131,9 @@ class Leases:
         sampling = held.lease.sampling
         return Chunk(held.spec, part.view_from, part.view_to, (sampling.grammar_kind, sampling.grammar))
 
-    def context(self, names: Sequence[str]) -> int:
-        return sum(self._held[name].context for name in names if name in self._held)
+    def round(self, names: Sequence[str]) -> RoundJob:
+        forwarded = [name for name in names if name in self._held and self._held[name].sent]
+        return RoundJob(tuple(names), sum(self._held[name].context for name in forwarded), frozenset(forwarded))
 
     # ------------------------------------------------------ what came of it
 

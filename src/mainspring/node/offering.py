@@ -18,6 +18,7 @@ from mainspring.backend.gauges import Gauges, gauges_of
 from mainspring.backend.protocol import Backend
 from mainspring.core.nouns import Limits
 from mainspring.errors import ModelError
+from mainspring.node.faultlog import log_fault
 from mainspring.node.probe import Probe
 from mainspring.node.roundfit import RoundFit
 from mainspring.wire import messages as m
@@ -81,8 +82,8 @@ class Offering:
             celsius = told.temperature_c
             sane = celsius is not None and COLDEST_C <= celsius <= HOTTEST_C
             return Gauges(_count(told.memory_bytes), _count(told.memory_total_bytes), celsius if sane else None)
-        except Exception:
-            log.exception("the device can't tell its memory and temperature")
+        except Exception as error:
+            log_fault(log, error, "the device can't tell its memory and temperature")
             self._blind = True
             return Gauges()
 

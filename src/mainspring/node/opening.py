@@ -11,7 +11,8 @@ from mainspring.backend import Backend, open_backend
 from mainspring.backend.null import NullBackend
 from mainspring.backend.throttled import ThrottledBackend
 from mainspring.engine import Engine
-from mainspring.errors import ModelError, TokenizerError
+from mainspring.engine.prefix_disk import PrefixDisk
+from mainspring.errors import InputError, ModelError, TokenizerError
 from mainspring.hub import model_folder
 from mainspring.node.config import NodeConfig
 from mainspring.node.constants import Constants, constants_key, load, save
@@ -40,6 +41,11 @@ class Opened:
     kept: bool = False
     generating: Generating | None = None
 
+    def close(self) -> None:
+        """In the device thread, once it has nothing more to do."""
+        if self.generating is not None:
+            self.generating.writer.close()
+
     def keep_constants(self, folder: Path | None) -> None:
         """Once the answer is whole; nothing before and after."""
         if self.kept or folder is None or self.probe.provisional or self.probe.cost is None:
@@ -57,7 +63,7 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
         raise TokenizerError("the tokenizer has more ids than the weights: they do not belong together")
     cache_bytes = config.cache_mib << 20
     engine = Engine(backend, cache_bytes=cache_bytes)
-    generating = Generating.of(backend, config, bundle, clock, grammars_of(bundle))
+    generating = Generating.of(backend, config, bundle, clock, grammars_of(bundle), only_scores=is_scorer(folder))
     slots = 0 if generating is None else generating.writing.slots
     limits = limits_of(backend, cache_bytes, state_bytes_a_token(backend), slots, config.stream_tokens)
     probe = Probe(limits.context_tokens, limits.pass_tokens, limits.view_tokens, config.probe_s, config.probe_pass_s)
@@ -69,6 +75,7 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
     )  # fmt: skip
     kept_under = constants_key(model=key, device=backend.device, numerics=backend.numerics, build=_build())
     opened = Opened(engine, offering, probe, kept_under, generating=generating)
+    _spill(opened, config)
     if not _adopt(opened, config.state_folder, clock):
         measure(engine, probe, clock)
     cost = probe.cost
@@ -79,6 +86,16 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
         1e6 * cost.c2, " (provisional)" if probe.provisional else "",
     )  # fmt: skip
     return opened
+
+
+def _spill(opened: Opened, config: NodeConfig) -> None:
+    """InputError where a disk is wanted and can't be had: who asks for one counts on it."""
+    if not config.prefix_disk:
+        return
+    if opened.generating is None:
+        raise InputError("no streams are served here, so there are no checkpoints of prompts", param="prefix_disk")
+    folder, quota = Path(config.prefix_disk).expanduser(), int(config.prefix_disk_gb * 1e9)
+    opened.generating.writer.spill_to(PrefixDisk(folder, quota, opened.key))
 
 
 def measure(engine: Engine, probe: Probe, clock: Clock) -> None:
@@ -116,6 +133,12 @@ def _run(engine: Engine, shape: Shape, clock: Clock, note: Callable[[float], Non
         log.warning("a pass of %d view tokens and %d branches failed: %s", shape.view, shape.branches,
                     type(outcome.error).__name__)  # fmt: skip
         probe.failed(shape)
+
+
+def is_scorer(folder: Path) -> bool:
+    """Trained to answer questions and not to write: it says how to ask them, and nothing of generation. Its tokenizer
+    may well name an end token."""
+    return (folder / "scoring.json").is_file() and not (folder / "generation_config.json").is_file()
 
 
 def grammars_of(bundle: Bundle) -> Grammars | None:

@@ -1,6 +1,9 @@
 """What rounds and prompts came to: tokens out, their cost learnt, checkpoints by key. No device, no clock."""
 
+from collections.abc import Sequence
+
 from mainspring.core.agenda import Agenda
+from mainspring.engine.stream_records import Emitted
 from mainspring.node.health import Health
 from mainspring.node.jobs import PassJob, RoundJob, Say
 from mainspring.node.leases import Leases
@@ -47,7 +50,14 @@ class Rounds:
         well = [each for each in wrote.emitted if each.ended is None or each.ended.finish != "failed"]
         self._health.ended(now_s, well=bool(well) or not wrote.emitted, is_pass=False)
         if self.fit is not None:
-            self.fit.note(len(well), job.context, took_s, sum(len(each.tokens) for each in well))
+            self._learn(self.fit, job, well, took_s)
             self._agenda.tokens_a_round = self.fit.cost.tokens
         lost = self._leases.broke(wrote.unknown, "engine", "the device has no such stream")
         return [*lost, *self._leases.emitted(wrote.emitted)]
+
+    def _learn(self, fit: RoundFit, job: RoundJob, well: Sequence[Emitted], took_s: float) -> None:
+        """From a round of which all is known: a first token is free and says nothing, a stream that failed took none
+        knows what share."""
+        gave = {each.id: len(each.tokens) for each in well}
+        if job.forwarded and len(gave) == len(job.names):
+            fit.note(len(job.forwarded), job.context, took_s, sum(gave[name] for name in job.forwarded))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from mainspring.engine import CheckpointGoneError, Engine, Segment
+from mainspring.node.faultlog import log_fault
 from mainspring.node.jobs import Job, PassJob, ProbeJob, Say
 from mainspring.node.outcome import Outcome
 from mainspring.node.scheduler import Scheduler
@@ -121,13 +122,13 @@ class Runner:
 
     def _finished(self, job: Job, outcome: Outcome) -> None:
         if isinstance(job, PassJob) and outcome.error is not None:
-            log.warning("pass %d failed", job.work.fence.pass_id, exc_info=_trace(outcome.error))
+            _tell(job.work.fence.pass_id, outcome.error)
         elif isinstance(job, ProbeJob) and outcome.error is not None:
             log.warning("a measurement failed: %s", type(outcome.error).__name__)
         try:
             says = self.scheduler.finished(job, outcome, self._clock())
-        except Exception:  # the loop goes on
-            log.exception("a fault while taking in what the device did")
+        except Exception as error:  # the loop goes on
+            log_fault(log, error, "a fault while taking in what the device did")
             says = self.scheduler.faulted(job, self._clock())
         self.turn(says)
 
@@ -145,6 +146,9 @@ class Runner:
         self._call_later(max(0.0, due_s - self._clock()), wake)
 
 
-def _trace(error: BaseException) -> BaseException | None:
-    """Of what nobody foresaw; our own errors say enough in their report."""
-    return None if isinstance(error, CheckpointGoneError) else error
+def _tell(pass_id: int, error: BaseException) -> None:
+    """Where it came from if nobody foresaw it; a checkpoint that is gone says enough in its report."""
+    if isinstance(error, CheckpointGoneError):
+        log.warning("pass %d failed: it builds on a checkpoint that is gone", pass_id)
+    else:
+        log_fault(log, error, "pass %d failed", pass_id, level=logging.WARNING)

@@ -11,37 +11,19 @@ never reported on a later one: jobs carry the link they came by.
 
 from mainspring.backend.protocol import Limits
 from mainspring.core.agenda import Agenda, ComeLate, RunPass, RunRound
-from mainspring.errors import InputError
 from mainspring.node.health import Health
 from mainspring.node.jobs import Job, PassJob, ProbeJob, RoundJob, Say, SweepJob, Turn
 from mainspring.node.leases import Leases, Writing
 from mainspring.node.outcome import Outcome
+from mainspring.node.passes import FAULT, Passes
 from mainspring.node.probe import CANARY, Probe
 from mainspring.node.roundfit import RoundFit
 from mainspring.node.rounds import Rounds
-from mainspring.node.translate import (
-    among,
-    check_segments,
-    joined,
-    message_of,
-    nbytes,
-    not_finite,
-    pass_of,
-    segments_of,
-)
-from mainspring.node.verdict import LEASE_GONE, VIEW_MISSING, judge
+from mainspring.node.translate import not_finite
 from mainspring.node.views import TOLD, Views
 from mainspring.wire import messages as m
 from mainspring.wire.records import HeldKeys
 
-WAITING_PASSES = 256
-WAITING_BYTES = 256 << 20
-FAULT = "internal fault"
-SHORT_S = 0.005
-"""Predicted to be over so soon, a pass is said to have begun together with its answer: a message of its own would cost
-router and node a record and a wake-up each, and come hardly sooner."""
-BEGAN_S = 0.02
-"""... but never later than this after it began."""
 FAREWELL_S = 0.25
 """Before a drain's end streams that still live are told."""
 
@@ -65,31 +47,26 @@ class Scheduler:
         self._agenda = Agenda()
         self.leases = Leases(name, self._agenda, writing)
         self.rounds = Rounds(self._agenda, self.leases, health, round_fit if writing is not None else None)
-        self._jobs: dict[int, PassJob] = {}
-        self._tickets = 0
-        self._bytes = 0
-        self._link = 0
+        self.passes = Passes(name, limits, views, self._agenda, self.leases, health, self.changes)
         self._free_s = 0.0
-        self._untold: PassJob | None = None
 
     # ------------------------------------------------------ links
 
     def joined(self, now_s: float) -> int:
         """A link was welcomed; its serial number here. What an earlier one left waiting is forgotten, and that its
         router wanted us to leave."""
-        self.lost(self._link, now_s)
-        self._link += 1
+        self.lost(self.passes.link, now_s)
+        self.passes.link += 1
         self.draining_by_s = None
         self.health.draining = False
-        return self._link
+        return self.passes.link
 
     def lost(self, link: int, now_s: float) -> None:
         """Passes not begun are forgotten, the one that runs ends unheard; what it keeps stays."""
-        if link != self._link:
+        if link != self.passes.link:
             return
-        self._link += 1  # nothing more is said on the old one
-        for work in self._agenda.clear():
-            self._give_up(self._jobs.pop(work.id), now_s)
+        self.passes.link += 1  # nothing more is said on the old one
+        self.passes.forget(now_s)
         self.leases.lost()
         self.views.forget_halves()
 
@@ -97,48 +74,14 @@ class Scheduler:
 
     def work(self, stream: int, work: m.Work, age_s: float, now_s: float) -> list[Say]:
         """A pass in its turn; `age_s`: how long ago it left the router, as far as is known."""
-        within_s = work.start_within_s - age_s
-        if within_s < 0.0:
-            return [self._refuse(stream, work, "late", "came too late")]
-        size = nbytes(work)
-        if len(self._jobs) >= WAITING_PASSES or self._bytes + size > WAITING_BYTES:
-            full = f"at most {WAITING_PASSES} passes and {WAITING_BYTES >> 20} MiB wait here"
-            return [self._refuse(stream, work, "out_of_memory", full)]
-        prompts = [index for index, part in enumerate(work.parts) if part.of_lease]
-        scored = [index for index, part in enumerate(work.parts) if not part.of_lease]
-        lost, missing = self.views.missing(among(work.parts, scored))
-        if len(lost) == len(work.parts):
-            return [self._refuse(stream, work, "view_missing", VIEW_MISSING, missing)]
-        taken = [index for at, index in enumerate(scored) if at not in lost]
-        parts = among(work.parts, taken)
-        claim = self.views.claim(parts, now_s)
-        segments = segments_of(parts, claim.places)
-        job = PassJob(self._link, stream, work, claim, segments, now_s, size, taken, missing, prompts=prompts)
-        try:
-            check_segments(self._limits, segments)
-        except InputError as error:
-            self.views.settle(claim, now_s, failed=range(len(parts)))
-            return [self._refuse(stream, work, "bad_work", message_of(error))]
-        self._tickets += 1
-        self._jobs[self._tickets] = job
-        self._bytes += size
-        self._agenda.add(pass_of(self._tickets, self.name, work, within_s), now_s)
-        return []
+        return self.passes.take(stream, work, age_s, now_s)
 
     def lease(self, stream: int, lease: m.OpenLease) -> list[Say]:
-        return self.leases.open(self._link, stream, lease, draining=self.draining_by_s is not None)
+        return self.leases.open(self.passes.link, stream, lease, draining=self.draining_by_s is not None)
 
     def cancel(self, stream: int, now_s: float) -> list[Say]:
         """Nothing where a pass runs already: its answer comes. A lease ends at once."""
-        ended = self.leases.cancel(stream)
-        if ended:
-            return ended
-        for ticket, job in self._jobs.items():
-            if job.stream == stream and self._agenda.drop(ticket):
-                del self._jobs[ticket]
-                self._give_up(job, now_s)
-                return self._failed(job, "cancelled")
-        return []
+        return self.leases.cancel(stream) or self.passes.cancel(stream, now_s)
 
     def release(self, request: str) -> None:
         self.views.release(request)
@@ -153,9 +96,9 @@ class Scheduler:
 
     def next(self, now_s: float) -> Turn:
         """What is late by now, and the next job if the device is free."""
-        turn = Turn([say for work in self._agenda.late(now_s) for say in self._late(work.id, now_s)])
-        if self._untold is not None and now_s >= self._untold.began_s + BEGAN_S:
-            turn.says += self._began(now_s)
+        turn = Turn([say for work in self._agenda.late(now_s) for say in self.passes.late(work.id, now_s)])
+        if now_s >= self.passes.untold_s():
+            turn.says += self.passes.began(now_s)
         self.views.expire(now_s)
         if self.draining_by_s is not None and now_s >= self.draining_by_s - FAREWELL_S:
             turn.says += self.leases.end_all("draining", "this node is leaving")
@@ -163,11 +106,15 @@ class Scheduler:
         while self.running is None:
             step = self._agenda.next(now_s)
             if isinstance(step, ComeLate):
-                turn.says += self._late(step.work.id, now_s)
+                turn.says += self.passes.late(step.work.id, now_s)
             elif isinstance(step, RunPass):
-                self._begin(step.work.id, step.work.predicted_s, turn, now_s)
+                by_s = self.draining_by_s
+                leaving = by_s is not None and now_s + step.work.predicted_s > by_s
+                job, says = self.passes.begin(step.work.id, leaving=leaving, now_s=now_s)
+                turn.job = self.running = job
+                turn.says += says
             elif isinstance(step, RunRound):
-                turn.job = self.running = RoundJob(step.request_ids, self.leases.context(step.request_ids))
+                turn.job = self.running = self.leases.round(step.request_ids)
             else:
                 turn.job = self.running = SweepJob() if self.leases.cancels else self._idle_job(now_s)
                 break
@@ -189,7 +136,7 @@ class Scheduler:
         if isinstance(job, SweepJob):
             return []
         self.rounds.scanned(job, outcome, now_s)
-        return [*self._began(now_s), *self._answered(job, outcome, now_s)]
+        return self.passes.answered(job, outcome, now_s)
 
     def faulted(self, job: Job, now_s: float) -> list[Say]:
         """`finished` itself went wrong, a fault of ours: what the job was about fails, and nothing else."""
@@ -198,20 +145,13 @@ class Scheduler:
         self.health.ended(now_s, well=False, is_pass=False)
         if isinstance(job, RoundJob):
             return self.leases.broke(job.names, "engine", FAULT, on_device=True)
-        if not isinstance(job, PassJob):
-            return []
-        self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
-        for chunk in job.chunks:
-            self.leases.spoilt(chunk, on_device=True)
-        return [*self._began(now_s), *self._failed(job, "engine", message=FAULT)]
+        return self.passes.broke(job, now_s) if isinstance(job, PassJob) else []
 
     # ------------------------------------------------------ when to look again
 
     def deadline_s(self) -> float:
         """`next` then, if nothing happens before."""
-        due_s = min(self._agenda.deadline_s(), self.views.expiry_s())
-        if self._untold is not None:
-            due_s = min(due_s, self._untold.began_s + BEGAN_S)
+        due_s = min(self._agenda.deadline_s(), self.views.expiry_s(), self.passes.untold_s())
         if self.draining_by_s is not None and len(self.leases):
             due_s = min(due_s, self.draining_by_s - FAREWELL_S)
         if self.running is None and self.draining_by_s is None:
@@ -221,7 +161,7 @@ class Scheduler:
     @property
     def busy(self) -> bool:
         """A pass runs or waits, or a stream lives."""
-        return isinstance(self.running, PassJob | RoundJob) or bool(self._jobs) or len(self.leases) > 0
+        return isinstance(self.running, PassJob | RoundJob) or len(self.passes) > 0 or len(self.leases) > 0
 
     @property
     def changed(self) -> bool:
@@ -239,27 +179,6 @@ class Scheduler:
         return (*self.views.all(), *self.rounds.prefixes.all())
 
     # ------------------------------------------------------ within
-
-    def _begin(self, ticket: int, predicted_s: float, turn: Turn, now_s: float) -> None:
-        job = self._jobs.pop(ticket)
-        self._bytes -= job.nbytes
-        if self.draining_by_s is not None and now_s + predicted_s > self.draining_by_s:
-            self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
-            turn.says += self._failed(job, "draining")
-            return
-        job.lose(*self.views.gone(job.claim))
-        job.find_chunks(self.leases.chunk)
-        if not job.left and not job.chunks:
-            self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
-            gone = bool(job.taken) or not job.spoilt
-            turn.says += self._failed(
-                job, "view_missing" if gone else "late", message=VIEW_MISSING if gone else LEASE_GONE
-            )
-            return
-        job.began_s = now_s
-        turn.job = self.running = self._untold = job
-        if predicted_s > SHORT_S:
-            turn.says += self._began(now_s)
 
     def _idle_job(self, now_s: float) -> ProbeJob | None:
         if self.draining_by_s is not None:
@@ -280,84 +199,3 @@ class Scheduler:
             self.probe.note(job.shape, outcome.seconds)
         else:
             self.probe.failed(job.shape)
-
-    def _answered(self, job: PassJob, outcome: Outcome, now_s: float) -> list[Say]:
-        """Each part has its own fate: views that came out as NaN or found no room, or all of them where the device
-        raised; prompts."""
-        verdict = judge(job, outcome)
-        sound = {place for at, place in enumerate(job.left) if at not in verdict.bad}
-        self.views.settle(job.claim, now_s, failed=[place for place in range(len(job.taken)) if place not in sound])
-        self.views.distrust(job.claim, [job.left[at] for at in verdict.poisoned])
-        if verdict.reason == "out_of_memory" and outcome.error is not None:
-            self.views.store.clear()
-        self.health.ended(now_s, well=verdict.reason in (None, "late", "view_missing", "bad_work")
-                          or (verdict.reason == "out_of_memory" and outcome.error is None))  # fmt: skip
-        failed = job.failed(verdict.bad)
-        if not failed:
-            return self._done(job, outcome)
-        missing = self.views.names(outcome.missing)
-        return self._failed(
-            job, verdict.reason or "view_missing", failed=failed if len(failed) < len(job.work.parts) else (),
-            logits=b"" if outcome.error is not None else joined(outcome.logits, verdict.bad),
-            measured_s=outcome.seconds, message=verdict.message, missing=(*missing, *verdict.missing),
-        )  # fmt: skip
-
-    def _began(self, now_s: float) -> list[Say]:
-        """Once a pass; nothing where that was said."""
-        job, self._untold = self._untold, None
-        if job is None:
-            return []
-        return self._say(job, m.Started(fence=job.work.fence, ago_s=max(0.0, now_s - job.began_s)))
-
-    def _late(self, ticket: int, now_s: float) -> list[Say]:
-        job = self._jobs.pop(ticket)
-        self._give_up(job, now_s)
-        return self._failed(job, "late")
-
-    def _give_up(self, job: PassJob, now_s: float) -> None:
-        self._bytes -= job.nbytes
-        self.views.settle(job.claim, now_s, failed=range(len(job.taken)))
-
-    def _say(self, job: PassJob, message: m.Message) -> list[Say]:
-        return [Say(job.link, job.stream, message)]
-
-    def _done(self, job: PassJob, outcome: Outcome) -> list[Say]:
-        if job.link != self._link:
-            return []
-        gained, dropped = self.changes()
-        return self._say(job, m.Done(
-            fence=job.work.fence, measured_s=outcome.seconds, logits=joined(outcome.logits),
-            waited_s=max(0.0, job.began_s - job.arrived_s), gained=gained, dropped=dropped,
-        ))  # fmt: skip
-
-    def _failed(
-        self,
-        job: PassJob,
-        reason: m.FailReason,
-        *,
-        failed: tuple[int, ...] = (),
-        logits: bytes = b"",
-        measured_s: float = 0.0,
-        message: str = "",
-        missing: tuple[str, ...] = (),
-    ) -> list[Say]:
-        self.health.refused(reason)
-        if job.link != self._link:  # the changes are for whoever listens now
-            return []
-        gained, dropped = self.changes()
-        return self._say(job, m.Failed(
-            fence=job.work.fence, reason=reason, failed=failed, logits=logits, measured_s=measured_s, gained=gained,
-            dropped=tuple(dict.fromkeys((*dropped, *job.missing, *missing))), message=message,
-        ))  # fmt: skip
-
-    def _refuse(
-        self,
-        stream: int,
-        work: m.Work,
-        reason: m.FailReason,
-        message: str,
-        dropped: tuple[str, ...] = (),
-    ) -> Say:
-        """At receipt: nothing was taken, all parts go back together."""
-        self.health.refused(reason)
-        return Say(self._link, stream, m.Failed(fence=work.fence, reason=reason, message=message, dropped=dropped))

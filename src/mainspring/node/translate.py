@@ -15,6 +15,7 @@ from mainspring.engine import Branch, CheckpointGoneError, Segment
 from mainspring.engine.checks import check_segment
 from mainspring.errors import DeviceMemoryError, InputError, MainspringError
 from mainspring.node.views import Place
+from mainspring.text.grammar import GrammarError
 from mainspring.wire import messages as m
 
 NO_ROOM = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
@@ -87,7 +88,10 @@ def reason_of(error: BaseException) -> m.FailReason:
 
 
 def message_of(error: BaseException) -> str:
-    """For logs: our own errors never quote anybody's text; of others only the kind is told."""
+    """For logs: our own errors never quote anybody's text, but for those of grammars; of others only the kind is
+    told."""
+    if isinstance(error, GrammarError):
+        return f"a grammar that can't be followed ({error.code})"
     return str(error)[:500] if isinstance(error, MainspringError) else type(error).__name__
 
 

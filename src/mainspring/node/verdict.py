@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mainspring.engine.stream_records import SlotsFullError
+from mainspring.errors import InputError
 from mainspring.node.jobs import PassJob
 from mainspring.node.outcome import Outcome
 from mainspring.node.tasks import PromptGoneError
@@ -12,6 +13,7 @@ from mainspring.wire import messages as m
 
 VIEW_MISSING = "a checkpoint that the pass builds on is not here"
 LEASE_GONE = "its lease is not here"
+DETAIL_CHARS = 500
 WORST: tuple[m.FailReason, ...] = ("engine", "out_of_memory", "not_finite", "bad_work", "view_missing", "late")
 
 
@@ -25,6 +27,7 @@ class Verdict:
     reason: m.FailReason | None
     message: str
     missing: tuple[str, ...]
+    details: tuple[m.Detail, ...] = ()
 
 
 def judge(job: PassJob, outcome: Outcome) -> Verdict:
@@ -48,7 +51,15 @@ def judge(job: PassJob, outcome: Outcome) -> Verdict:
         if isinstance(error, PromptGoneError) and job.work.parts[index].prefix
     )  # fmt: skip
     reason, message = min(faults, key=lambda fault: WORST.index(fault[0]), default=(None, ""))
-    return Verdict(bad, poisoned, reason, message, missing)
+    return Verdict(bad, poisoned, reason, message, missing, details_of(job))
+
+
+def details_of(job: PassJob) -> tuple[m.Detail, ...]:
+    """Of prompts that ask for what can't be done: each for its own caller."""
+    return tuple(
+        m.Detail(index=index, code=error.code, message=error.message[:DETAIL_CHARS], param=(error.param or "")[:128])
+        for index, error in job.spoilt.items() if isinstance(error, InputError)
+    )  # fmt: skip
 
 
 def spoilt(error: BaseException | None) -> tuple[m.FailReason, str]:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mainspring.backend.generation import GRID
+from mainspring.engine.prefix_disk import PrefixDisk
 from mainspring.engine.stream_records import Constraint, Emitted, StreamSpec
 from mainspring.engine.streams import Streams
 from mainspring.errors import InputError
+from mainspring.node.faultlog import log_fault
 from mainspring.node.tasks import Chunk, PromptGoneError
 from mainspring.wire import messages as m
 from mainspring.wire.generation import HISTOGRAM
@@ -73,7 +75,7 @@ class Writer:
             try:
                 emitted = self._round(ids)
             except Exception as error:
-                log.exception("a round of %d streams failed", len(ids))
+                log_fault(log, error, "a round of %d streams failed", len(ids))
                 self._failed += len(ids)
                 self.cancel(ids)
                 broke = error
@@ -92,8 +94,17 @@ class Writer:
                 self._streams.cancel(each)
             except KeyError:  # it ended by itself
                 continue
-            except Exception:
-                log.exception("a stream could not be let go of")
+            except Exception as error:  # its slot is free or retired all the same: `Streams` sees to that
+                log_fault(log, error, "a stream could not be let go of")
+
+    def spill_to(self, disk: PrefixDisk) -> None:
+        """InputError where the device does not give its checkpoints away."""
+        self._streams.spill_to(disk)
+
+    def close(self) -> None:
+        """Streams end; checkpoints go to the disk where there is one."""
+        self._positions.clear()
+        self._streams.close()
 
     def so_far(self) -> m.Written:
         stats = self._streams.stats

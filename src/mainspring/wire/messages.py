@@ -54,6 +54,7 @@ from mainspring.wire.status import PassStatus as PassStatus
 from mainspring.wire.status import Status as Status
 from mainspring.wire.status import Totals as Totals
 from mainspring.wire.work import Cancel as Cancel
+from mainspring.wire.work import Detail as Detail
 from mainspring.wire.work import Done as Done
 from mainspring.wire.work import Failed as Failed
 from mainspring.wire.work import FailReason as FailReason

@@ -134,10 +134,21 @@ FailReason = Literal[
 ]
 
 
+class Detail(Row, frozen=True, kw_only=True):
+    """What is wrong with the part of this index, for whoever asked for it and for nobody else: it may quote them, so it
+    is never logged. `param`: the field, as the node knows it."""
+
+    index: Count
+    code: Name
+    message: Text
+    param: Key = ""
+
+
 class Failed(Row, frozen=True, kw_only=True):
     """`failed` are the indices of the parts at fault; none named means all. `logits` are those of the others, in order.
 
     `dropped` names checkpoints the router believed in and the node lacks. `message` is for logs: no user's text.
+    `details` of parts whose work is bad.
     """
 
     cap = 16 * MIB
@@ -149,6 +160,7 @@ class Failed(Row, frozen=True, kw_only=True):
     gained: HeldKeys = ()
     dropped: Annotated[tuple[Key, ...], Meta(max_length=4096)] = ()
     message: Text = ""
+    details: Annotated[tuple[Detail, ...], Meta(max_length=4096)] = ()
 
     def check(self) -> None:
         if len(self.logits) % 4:

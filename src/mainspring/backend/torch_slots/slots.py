@@ -2,10 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mainspring.backend.generation import (
@@ -26,6 +27,7 @@ from mainspring.backend.torch_slots.drafting import Drafted, DraftingHead
 from mainspring.backend.torch_slots.layers import Place
 from mainspring.backend.torch_slots.network import Network
 from mainspring.backend.torch_slots.slot import Checkpoint, Slot
+from mainspring.backend.torch_slots.spilling import dumped, loaded
 from mainspring.model.hybrid import Hybrid
 from mainspring.model.mtp import MtpHead
 from mainspring.ops.acceptance.reference import NotFiniteError, Seen, Verified, log_probabilities, verify
@@ -159,6 +161,14 @@ class TorchSlots:
         kept = self._checkpoints[checkpoint]
         self._checkpoints.remove(checkpoint)
         kept.buffer.claims.remove(kept.length)
+
+    def dump(self, checkpoint: int) -> dict[str, NDArray[np.generic]]:
+        """All of a checkpoint, for a disk."""
+        return dumped(self._checkpoints[checkpoint])
+
+    def load(self, arrays: Mapping[str, NDArray[np.generic]], length: int) -> int:
+        """What `dump` gave, of `length` tokens. ValueError where it is of another model, or of other tokens."""
+        return self._checkpoints.add(loaded(arrays, length, self._config, self._layers, self.vocab_size))
 
     # ---------------------------------------------------------------- rounds
 

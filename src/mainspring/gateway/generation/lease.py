@@ -9,6 +9,8 @@ from mainspring.gateway.service import Gateway
 from mainspring.wire import messages as m
 
 Message = m.Rounds | m.LeaseEnded
+FIELDS = {"grammar": "response_format.json_schema.schema", "stop_ids": "stop_token_ids"}
+"""What nodes call a field -> what it is in a request."""
 
 
 class Lease:
@@ -54,7 +56,9 @@ class Lease:
             return await anext(self._messages)
         except StopAsyncIteration:
             raise LinkLostError("the stream ended without an end") from None
-        except (RequestRefusedError, LinkLostError) as error:
+        except RequestRefusedError as error:
+            raise self._gateway.told(named(error)) from None
+        except LinkLostError as error:
             raise self._gateway.told(error) from None
 
     async def aclose(self) -> None:
@@ -62,6 +66,17 @@ class Lease:
         if first is not None:
             await _end(first)
         await self._messages.aclose()
+
+
+def named(error: RequestRefusedError) -> RequestRefusedError:
+    """The field as callers know it, where a node named its own."""
+    if error.param is None:
+        return error
+    field = error.param.removeprefix("sampling.")
+    return RequestRefusedError(
+        error.code, error.message, status=error.status, retry_after_s=error.retry_after_s,
+        param=FIELDS.get(field, field),
+    )  # fmt: skip
 
 
 async def open_lease(gateway: Gateway, submit: m.Submit) -> Lease:

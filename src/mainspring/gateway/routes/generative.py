@@ -141,6 +141,8 @@ async def _apart(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(gateway.ask(call)) for call in calls]
     except* MainspringError as errors:
+        answered = [task.result() for task in tasks if not task.cancelled() and task.exception() is None]
+        gateway.give_back(terms, sum(each.input_tokens for each in answered))
         raise first_of(errors) from None
     return [task.result() for task in tasks]
 
@@ -162,26 +164,33 @@ async def _whole(
     gateway: Gateway, asked: ItemsIn, query: U32, items: tuple[U32, ...], labels: U32, size: int, terms: Terms
 ) -> Rows:
     """An item after the other, so that at most one vocabulary's logits of a request are anywhere at a time: the query
-    is kept on its node from the first to the last. All or none. TooLargeError, ValidationError."""
+    is kept on its node from the first to the last. All or none. What is charged is what `usage` says: each item once,
+    however many blocks it is asked in. TooLargeError, ValidationError."""
     if len(items) > WHOLE_ITEMS:
         raise ValidationError(f"at most {WHOLE_ITEMS} a request without apply_softmax", param="items",
                               limit=WHOLE_ITEMS, actual=len(items))  # fmt: skip
     blocks = tuple(np.split(np.arange(size, dtype=np.uint32), range(MAX_LABELS, size, MAX_LABELS)))
     rows: list[Floats] = []
     stages = Stages()
-    model, tokens = "", 0 if asked.item_first else len(query)
+    model, tokens = "", 0
     for index, item in enumerate(items):
         view, branch = query, item
+        counted = len(item) + (len(query) if asked.item_first or index == 0 else 0)
         if asked.item_first:  # a branch of one token: it is asked once a block
             joined = np.concatenate([item, query])
             view, branch = joined[:-1], joined[-1:]
-        found = await gateway.ask(
-            Asking(model=asked.model, view=view, branches=(branch,) * len(blocks), labels=blocks,
-                   terms=msgspec.structs.replace(terms, request_id=f"{terms.request_id[:120]}.{index}"))
-        )  # fmt: skip
+        part = msgspec.structs.replace(terms, request_id=f"{terms.request_id[:120]}.{index}")
+        try:
+            found = await gateway.ask(
+                Asking(model=asked.model, view=view, branches=(branch,) * len(blocks), labels=blocks, terms=part,
+                       tokens=counted)
+            )  # fmt: skip
+        except BaseException:  # also who hangs up
+            gateway.give_back(terms, tokens)
+            raise
         rows.append(shares_of_all(np.concatenate(found.logits), labels))
         model, stages = found.model, max(stages, found.stages, key=lambda each: each.fleet_s)
-        tokens += len(item) + (len(query) if asked.item_first else 0)
+        tokens += counted
     return Rows(model, rows, tokens, stages)
 
 

@@ -1,0 +1,44 @@
+"""Between the prefix store and a disk: checkpoints out of a device, and into it again."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mainspring.backend.generation import CheckpointSize
+from mainspring.engine.prefix_disk import Arrays, PrefixDisk
+
+
+class Spilling(Protocol):
+    """A device whose checkpoints can leave it, bit for bit."""
+
+    def dump(self, checkpoint: int) -> dict[str, NDArray[np.generic]]:
+        """Copies of all that it is."""
+        ...
+
+    def load(self, arrays: Arrays, length: int) -> int:
+        """The same again, of so many tokens. ValueError where the arrays are of something else."""
+        ...
+
+    def checkpoint_size(self, checkpoint: int) -> CheckpointSize: ...
+
+
+class Spill:
+    def __init__(self, disk: PrefixDisk, device: Spilling) -> None:
+        self.disk, self._device = disk, device
+
+    def keep(self, key: bytes, checkpoint: int) -> None:
+        if key not in self.disk:
+            self.disk.put(key, self._device.dump(checkpoint))
+
+    def load(self, key: bytes, length: int) -> tuple[int, CheckpointSize] | None:
+        """(checkpoint, size), the caller's now."""
+        arrays = self.disk.get(key)
+        if arrays is None:
+            return None
+        try:
+            checkpoint = self._device.load(arrays, length)
+        except ValueError:
+            self.disk.remove(key)
+            return None
+        return checkpoint, self._device.checkpoint_size(checkpoint)
