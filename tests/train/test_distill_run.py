@@ -211,5 +211,5 @@ def test_held_out_prompts_are_not_trained_on(config: DistillConfig, trained: Pat
 
 def test_a_run_folder_of_another_config_is_refused(config: DistillConfig, trained: Path) -> None:
     other = dataclasses.replace(config, training=dataclasses.replace(TRAINING, rate=1.0))
-    with pytest.raises(ValueError, match="another config"):
+    with pytest.raises(InputError, match="another config"):
         pipeline.train_writer(other, device="cpu", say=silent)
