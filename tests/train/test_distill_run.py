@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import time
 from pathlib import Path
 
@@ -15,22 +16,22 @@ from mainspring.cli import main
 from mainspring.engine.sampling import Sampling
 from mainspring.errors import InputError
 from mainspring.generator import Generator
-from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid, load_mtp
-from mainspring.model.mtp import MtpHead
-from mainspring.model.quantised import in_groups
 from mainspring.text.bundle import Bundle
 from mainspring.text.tokenizer import Tokenizer
 from mainspring.train import updates
 from mainspring.train.distill import pipeline
-from mainspring.train.distill.config import DistillConfig, Distilling, WriterShape, Writing, read_distill
+from mainspring.train.distill.config import DistillConfig, Distilling, WriterShape, Writing
+from mainspring.train.distill.corpus import load_chats, save_chats
+from mainspring.train.distill.generate import Chat
+from mainspring.train.distill.prompts import bare, prompts, withheld
 from mainspring.train.distill.report import report
 from mainspring.train.distill.run import DistillRun
-from mainspring.train.distill.student import writer_config
-from mainspring.train.distill.teacher import Teacher, TeacherShape
-from mainspring.train.distill.vocabulary import Vocabulary
+from mainspring.train.distill.student import through
+from mainspring.train.distill.teacher import Teacher
+from mainspring.train.distill.vocabulary import Turn, Vocabulary, teacher_tokenizer
 from mainspring.train.packed import pack
-from mainspring.train.splits import TRAIN
+from mainspring.train.splits import CALIBRATION, TEST, TRAIN
 from support.gguf import write_tiny_gguf, write_tiny_sources
 
 SHAPE = WriterShape(64, 64, 4, num_attention_heads=2, num_key_value_heads=1, linear_heads=2, context=256)
@@ -141,6 +142,110 @@ def test_the_report_says_what_was_found_and_the_card_repeats_it(config: DistillC
     assert report(config, asked=6, most=12, say=silent) == found
 
 
+def test_the_report_asks_test_prompts_alone(config: DistillConfig, trained: Path) -> None:
+    found = report(config, asked=20, most=1, say=silent)
+    split = {prompt.text: prompt.split for prompt in prompts(config.sources, share=config.writing.share)}
+    assert len(found["samples"]) == 10
+    assert {split[sample["prompt"]] for sample in found["samples"]} == {TEST}
+
+
+def test_what_is_stored_is_the_average_that_did_best(config: DistillConfig, trained: Path) -> None:
+    kept = torch.load(config.out / "best.pt", weights_only=True)
+    last = torch.load(config.out / "checkpoint.pt", weights_only=True)
+    name = "model.embed.weight"
+    stored = load_hybrid(trained).embed.weight
+    best = through(kept["weights"][name], torch.tensor(1.0))
+    assert (stored - best).abs().max() < 1e-6
+    assert (stored - through(last["weights"][name], torch.tensor(1.0))).abs().max() > 1e-4
+    marks = [json.loads(line) for line in (config.out / "log.jsonl").read_text().splitlines()]
+    looks = {m["step"]: m["held_out"]["held_out"] for m in marks if "held_out" in m}
+    assert len(looks) == TRAINING.looks
+    assert kept["mark"] == max(looks.values()) == looks[kept["step"]]
+
+
+def test_without_keeping_the_best_the_last_average_is_stored(
+    config: DistillConfig, trained: Path, tmp_path: Path
+) -> None:
+    plain = dataclasses.replace(config, training=dataclasses.replace(TRAINING, keep_best=False))
+    run = run_in(plain, tmp_path / "run")
+    run.train(say=silent, stop_at=3)
+    wanted = run.average["model.embed.weight"].clone()
+    folder = pipeline.finish(dataclasses.replace(plain, out=tmp_path / "run"), run, config.out / "skeleton")
+    assert (load_hybrid(folder).embed.weight - through(wanted, torch.tensor(1.0))).abs().max() < 1e-6
+
+
+def test_states_fade_and_matrices_are_rounded_at_the_end(config: DistillConfig, trained: Path, tmp_path: Path) -> None:
+    run = run_in(config, tmp_path / "run")
+    found = {at: [float(share) for share in run.shares(at)] for at in (0.0, 1 / 6, 1 / 3, 0.69, 0.71, 1.0)}
+    assert [found[at][0] for at in (0.0, 1 / 6, 1 / 3, 1.0)] == pytest.approx([1, 0.5, 0, 0], abs=1e-6)
+    assert [found[at][1] for at in found] == [0, 0, 0, 0, 1, 1]
+    batch = run._made(run.plans(0)[0], 0)
+    for rounding in (1.0, 0.0):
+        run.losses([*batch, torch.tensor(0.0), torch.tensor(rounding)])
+        assert float(run.student.gate) == rounding
+
+
+def test_looks_are_at_calibration_chats_as_stored_and_marks_at_test_chats(
+    config: DistillConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seen = run_in(config, tmp_path / "run"), []
+    plain = run.measured
+
+    def measured(chosen: np.ndarray) -> np.ndarray:
+        seen.append(chosen)
+        found = plain(chosen)
+        assert float(run.student.gate) == 1  # what is stored is what counts
+        return found
+
+    monkeypatch.setattr(run, "measured", measured)
+    mark, count = run.look()["held_out"]
+    assert count == len(seen[0]) <= TRAINING.look_chats
+    assert mark < 0
+    run.final_marks()
+    splits = run.corpus.split
+    assert set(splits[seen[0]].tolist()) == {CALIBRATION}
+    assert seen[1].tolist() == np.flatnonzero(splits == TEST).tolist()
+
+
+def test_a_finished_run_is_left_as_it_is(config: DistillConfig, trained: Path) -> None:
+    (trained / "note").write_text("a card")
+    before = (trained / "model.safetensors").stat().st_mtime_ns
+    assert pipeline.train_writer(config, device="cpu", say=silent) == trained
+    assert (trained / "model.safetensors").stat().st_mtime_ns == before
+    (trained / "note").unlink()
+
+
+def test_a_held_out_prompt_that_the_teacher_comes_upon_is_not_trained_on(
+    config: DistillConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = pipeline.open_teacher(config)
+    words = teacher_tokenizer(source)
+    asked = next(p for p in prompts(config.sources, share=0.0) if p.split == TEST).text
+    shouted, other = asked.upper().rstrip("."), "What do bees do?"
+    turns = [Turn("user", words.encode_text(text).tolist()) for text in (asked, shouted, other)]
+    reply = Turn("assistant", [50, 51, 52, 53])
+    chats = [Chat((turn, reply), TRAIN) for turn in turns] + [Chat((turns[0], reply), TEST)]
+    chats.append(Chat((turns[2], reply, turns[1], reply), TRAIN))
+    monkeypatch.setattr(pipeline.Streams, "write", lambda *_: chats)
+    again = dataclasses.replace(config, out=tmp_path, writing=dataclasses.replace(WRITING, chats=8, per_shard=8))
+    vocabulary = Vocabulary.of(source, Tokenizer.load(config.out / "skeleton", fast=False))
+    assert pipeline.write_texts(again, source, Teacher(source), vocabulary, (), math.inf, silent)
+    assert load_chats(tmp_path / "texts" / "000.npz") == [chats[2], chats[3]]
+    held = withheld(prompts(config.sources, share=0.0))
+    for (turn,), split in pipeline.starts(again, source)[:200]:
+        assert (bare(words.decode(turn.tokens)) in held) == (split != TRAIN)
+
+
+def test_every_shard_is_read_whatever_its_number(config: DistillConfig, trained: Path, tmp_path: Path) -> None:
+    chats = [chat for chat in load_chats(config.out / "texts" / "000.npz") if chat.split == TRAIN]
+    many = dataclasses.replace(config, out=tmp_path, writing=dataclasses.replace(WRITING, chats=1002, per_shard=1))
+    (tmp_path / "texts").mkdir()
+    for number in range(1002):
+        save_chats(chats[:1] if number in (0, 1001) else [], tmp_path / "texts" / f"{number:03d}.npz")
+    vocabulary = Vocabulary.of(pipeline.open_teacher(config), Tokenizer.load(config.out / "skeleton", fast=False))
+    assert len(pipeline.read_texts(many, vocabulary, ()).split) == 2
+
+
 def test_it_writes(trained: Path) -> None:
     generator = Generator.from_pretrained(trained, threads=1)
     found = generator.generate("Hello", max_tokens=8, sampling=Sampling(temperature=0.7, seed=1))
@@ -164,36 +269,6 @@ def test_the_command_packs_stops_and_goes_on(config: DistillConfig, tmp_path: Pa
     done = runner.invoke(main, ["train", "distill", str(path), "--device", "cpu"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
-
-
-@pytest.mark.parametrize(
-    ("text", "param"),
-    [
-        ('teacher = "t"', "config"),
-        ('out = "o"', "config"),
-        ('out = "o"\nteacher = "t"\nwhat = 1', "what"),
-        ('out = "o"\nteacher = "t"\n[writing]\nrows = 0', "writing.rows"),
-        ('out = "o"\nteacher = "t"\n[training]\nrounding = 2.0', "training.rounding"),
-        ('out = "o"\nteacher = "t"\n[shape]\nhidden_size = "wide"', "shape.hidden_size"),
-    ],
-)
-def test_a_config_at_fault_names_the_key(tmp_path: Path, text: str, param: str) -> None:
-    (tmp_path / "config.toml").write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_distill(tmp_path / "config.toml")
-    assert caught.value.param == param
-
-
-def test_the_shipped_config_is_read_and_makes_at_most_16_mb() -> None:
-    config = read_distill(Path(__file__).parents[2] / "configs" / "writer.toml")
-    teacher = TeacherShape(49_152, 576, 1536, 30, 9, 3, 64, 100_000.0, 1e-5)
-    with torch.device("meta"):
-        shape = writer_config(config.shape, teacher, 22_000, 21_988)
-        model, mtp = Hybrid(shape), MtpHead(shape)
-    size = 0.0
-    for p in [*model.parameters(), *mtp.parameters()]:
-        size += p.numel() * (4.5 / 8 if p.dim() == 2 and in_groups(*p.shape) else 4)
-    assert 14e6 < size < 15.5e6
 
 
 def test_held_out_prompts_are_not_trained_on(config: DistillConfig, trained: Path) -> None:
