@@ -1,4 +1,4 @@
-"""Slots on an NVIDIA GPU: a round is one recorded graph and one readback. Decided in ADR 24; no card has run it yet.
+"""Slots on an NVIDIA GPU: a round is one recorded graph and one readback. Decided in ADR 24.
 
 slots    the protocol: slots, prompts, checkpoints, rounds; which results belong to whom
 flights  rounds under way: launched before the one before is read, taken or thrown away
