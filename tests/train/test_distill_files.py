@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 from mainspring.errors import InputError
+from mainspring.text.tokenizer import Tokenizer
 from mainspring.train import packed
 from mainspring.train.distill import pipeline
 from mainspring.train.distill.config import DistillConfig, Writing
+from mainspring.train.distill.corpus import save_chats
+from mainspring.train.distill.generate import Chat
 from mainspring.train.distill.teacher import TeacherShape
-from mainspring.train.distill.vocabulary import MOST_TOKENS, teacher_tokenizer
+from mainspring.train.distill.vocabulary import MOST_TOKENS, Turn, Vocabulary, teacher_tokenizer
 from mainspring.train.gguf import Gguf, read_gguf
 from mainspring.train.skeleton import whole
+from mainspring.train.splits import TRAIN
 from support.gguf import write_tiny_gguf, write_tiny_sources
 
 HUGE = 1 << 60
@@ -217,3 +221,14 @@ def test_a_student_wider_than_its_teacher_is_refused(tiny: Path, tmp_path: Path)
     with pytest.raises(InputError, match="more than the teacher's 64") as found:
         pipeline.train_writer(config, device="cpu", say=lambda _: None)
     assert found.value.param == "shape.hidden_size"
+
+
+def test_every_shard_is_read_whatever_its_number(tiny: Path, tmp_path: Path) -> None:
+    sources = write_tiny_sources(tmp_path / "sources")
+    config = DistillConfig(tmp_path, tiny, sources, writing=Writing(chats=1002, per_shard=1))
+    chat = Chat((Turn("user", [50, 51]), Turn("assistant", [52])), TRAIN)
+    (tmp_path / "texts").mkdir()
+    for number in range(1002):
+        save_chats([chat] if number in (0, 1001) else [], tmp_path / "texts" / f"{number:03d}.npz")
+    vocabulary = Vocabulary.of(read_gguf(tiny), Tokenizer.load(sources, fast=False))
+    assert len(pipeline.read_texts(config, vocabulary, ()).split) == 2
