@@ -174,6 +174,14 @@ def test_a_wheel_that_is_altered_is_refused_and_leaves_nothing(tiny: Path, tmp_p
     assert not list(to.parent.iterdir())
 
 
+def test_what_is_no_model_is_not_packed(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no model")
+    with pytest.raises(InputError, match="no GGUF file") as found:
+        packed.pack(tmp_path / "notes.txt", tmp_path / "parts")
+    assert found.value.param == "pack"
+    assert not list((tmp_path / "parts").iterdir())
+
+
 def test_parts_at_fault_leave_nothing(tiny: Path, tmp_path: Path) -> None:
     parts, to = packed.pack(tiny, tmp_path / "parts", part_bytes=50_000), tmp_path / "run" / "out.gguf"
     parts[-1].unlink()

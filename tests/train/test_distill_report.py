@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from mainspring.errors import InputError
 from mainspring.text.tokenizer import Tokenizer
-from mainspring.train.distill.config import WriterShape
+from mainspring.train.distill.config import DistillConfig, WriterShape
 from mainspring.train.distill.corpus import Corpus
 from mainspring.train.distill.generate import Chat
-from mainspring.train.distill.report import Judge, held_out_text, summary
+from mainspring.train.distill.report import Judge, held_out_text, report, summary
 from mainspring.train.distill.student import empty_student, writer_config
 from mainspring.train.distill.teacher import Teacher
 from mainspring.train.distill.vocabulary import Turn, Vocabulary, teacher_tokenizer
@@ -106,6 +107,14 @@ def test_bits_a_byte_and_perplexity_of_held_out_replies(rig: Rig) -> None:
         rel=1e-4,
     )
     assert held_out_text(rig.model, rig.judge, Corpus.of(chats[2:], rig.v, rig.hidden, 128), rig.words) == {}
+
+
+def test_a_run_that_is_not_finished_has_nothing_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run" / "partial").mkdir(parents=True)
+    with pytest.raises(InputError, match="no finished model") as found:
+        report(DistillConfig(Path("run"), Path("teacher")))  # of a form that a hub's names have
+    assert found.value.param == "out"
 
 
 def test_means_are_over_replies() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from mainspring.errors import InputError
+from mainspring.train.gguf import MAGIC
 
 PART_BYTES = 24_600_000  # the teacher in four
 MOST_PARTS = 64
@@ -29,6 +30,8 @@ def pack(source: Path, folder: Path, *, part_bytes: int = PART_BYTES) -> list[Pa
     sizes: list[int] = []
     with _opened(source) as handle:
         while data := handle.read(part_bytes):
+            if not parts and not data.startswith(MAGIC):
+                raise InputError(f"{source.name} is no GGUF file and no wheel that holds one", param="pack")
             if len(parts) == MOST_PARTS:
                 raise InputError(
                     f"{source.name} needs more than {MOST_PARTS} parts of {part_bytes:,} bytes", param="pack"
