@@ -132,8 +132,11 @@ def test_cut_while_matrices_are_rounded_and_a_look_is_lost_it_ends_the_same(
     wanted = torch.load(config.out / "checkpoint.pt", weights_only=True)
     last = wanted["place"]["step"]
     runs = [run_in(config, tmp_path / "cut") for _ in range(3)]
+    for run in runs:  # the first look is the best
+        run.look = lambda run=run: {"held_out": (1 / run.place.step, 1)}  # type: ignore[method-assign]
     runs[0].train(say=silent, stop_at=last - last // 4)
     kept = (tmp_path / "cut" / "checkpoint.pt").read_bytes()
+    first = torch.load(tmp_path / "cut" / "best.pt", weights_only=True)
     assert runs[1].resume()
     runs[1].train(say=silent, stop_at=last - 1)
     (tmp_path / "cut" / "checkpoint.pt").write_bytes(kept)  # the looks since then are in best.pt alone
@@ -144,9 +147,9 @@ def test_cut_while_matrices_are_rounded_and_a_look_is_lost_it_ends_the_same(
     for name, p in runs[2].parameters.items():
         assert torch.equal(p, wanted["weights"][name]), name
         assert torch.equal(runs[2].average[name], wanted["average"][name]), name
-    best, found = (torch.load(out / "best.pt", weights_only=True) for out in (config.out, tmp_path / "cut"))
-    assert (best["step"], best["mark"]) == (found["step"], found["mark"])
-    assert all(torch.equal(w, found["weights"][name]) for name, w in best["weights"].items())
+    best = torch.load(tmp_path / "cut" / "best.pt", weights_only=True)
+    assert best["step"] == first["step"] == runs[2].best.step < last - last // 4
+    assert all(torch.equal(w, best["weights"][name]) for name, w in first["weights"].items())
 
 
 def test_the_report_says_what_was_found_and_the_card_repeats_it(config: DistillConfig, trained: Path) -> None:
@@ -167,28 +170,17 @@ def test_the_report_says_what_was_found_and_the_card_repeats_it(config: DistillC
     assert report(config, asked=6, most=12, say=silent) == found
 
 
-def test_what_is_stored_is_the_average_that_did_best(config: DistillConfig, trained: Path) -> None:
-    kept = torch.load(config.out / "best.pt", weights_only=True)
-    last = torch.load(config.out / "checkpoint.pt", weights_only=True)
-    name = "model.embed.weight"
-    stored = load_hybrid(trained).embed.weight
-    best = through(kept["weights"][name], torch.tensor(1.0))
-    assert (stored - best).abs().max() < 1e-6
-    assert (stored - through(last["weights"][name], torch.tensor(1.0))).abs().max() > 1e-4
-    marks = [json.loads(line) for line in (config.out / "log.jsonl").read_text().splitlines()]
-    looks = {m["step"]: m["held_out"]["held_out"] for m in marks if "held_out" in m}
-    assert len(looks) == TRAINING.looks
-    assert kept["mark"] == max(looks.values()) == looks[kept["step"]]
-
-
-def test_without_keeping_the_best_the_last_average_is_stored(
-    config: DistillConfig, trained: Path, tmp_path: Path
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_is_stored_is_the_average_that_did_best_or_the_last(
+    config: DistillConfig, trained: Path, tmp_path: Path, keep: bool
 ) -> None:
-    plain = dataclasses.replace(config, training=dataclasses.replace(TRAINING, keep_best=False))
-    run = run_in(plain, tmp_path / "run")
+    run = run_in(config, tmp_path)
     run.train(say=silent, stop_at=3)
-    wanted = run.average["model.embed.weight"].clone()
-    folder = pipeline.finish(dataclasses.replace(plain, out=tmp_path / "run"), run, config.out / "skeleton")
+    best = {name: w.flip(0) for name, w in run.average.items()}
+    assert run.best.offer({"held_out": (0.0, 1)}, 3, best)
+    wanted = (best if keep else run.average)["model.embed.weight"].clone()
+    asked = dataclasses.replace(config, out=tmp_path, training=dataclasses.replace(TRAINING, keep_best=keep))
+    folder = pipeline.finish(asked, run, config.out / "skeleton")
     assert (load_hybrid(folder).embed.weight - through(wanted, torch.tensor(1.0))).abs().max() < 1e-6
 
 
