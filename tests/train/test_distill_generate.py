@@ -11,7 +11,7 @@ from mainspring.text.tokenizer import Tokenizer
 from mainspring.train.distill.config import Writing
 from mainspring.train.distill.corpus import Corpus, load_chats, save_chats
 from mainspring.train.distill.generate import Chat, Streams, distinct, sample
-from mainspring.train.distill.prompts import HELD, TEMPLATES, filled, prompts
+from mainspring.train.distill.prompts import HELD, TEMPLATES, Prompt, bare, filled, prompts, withheld
 from mainspring.train.distill.teacher import Teacher
 from mainspring.train.distill.vocabulary import Turn, Vocabulary, teacher_tokenizer
 from mainspring.train.gguf import read_gguf
@@ -43,15 +43,18 @@ def starts_of(made: Made, *texts: str) -> list[tuple[tuple[Turn, ...], int]]:
 QUESTIONS = [f"Write {n} words about number {n * 7}." for n in range(40)]
 
 
-def test_greedy_rows_equal_a_plain_loop_whatever_the_company(made: Made) -> None:
+@pytest.mark.parametrize("told", ["", "Be kind."])
+def test_greedy_rows_equal_a_plain_loop_whatever_the_company(made: Made, told: str) -> None:
     """Each kept reply is the teacher's likeliest continuation of its own prompt, token by token."""
-    teacher, v, _, _ = made
-    short = dataclasses.replace(GREEDY, capacity=40)
-    found = Streams(teacher, v, short, ()).write(starts_of(made, *QUESTIONS), 0)
+    teacher, v, words, _ = made
+    hidden = [Turn("system", words.encode_text(told).tolist())] if told else []
+    before = [t for turn in hidden for t in (*v.opening["system"], *turn.tokens, *v.close)]
+    short = dataclasses.replace(GREEDY, capacity=40 + len(before))
+    found = Streams(teacher, v, short, hidden).write(starts_of(made, *QUESTIONS), 0)
     assert 0 < len(found) < len(QUESTIONS)  # some are cut, which must not be kept
     for chat in found:
         user, reply = chat.turns
-        text = [*v.opening["user"], *user.tokens, *v.close, *v.opening["assistant"]]
+        text = [*before, *v.opening["user"], *user.tokens, *v.close, *v.opening["assistant"]]
         for token in [*reply.tokens, v.close[0]]:
             likeliest = teacher.logits(teacher(torch.tensor([text]))[0][0, -1]).argmax()
             assert int(likeliest) == token
@@ -150,15 +153,42 @@ def test_batches_weigh_what_is_to_be_learned(made: Made) -> None:
     chats = [Chat((*turns, Turn("assistant", turns[0].tokens[:3])), TRAIN) for turns, _ in starts_of(made, *QUESTIONS)]
     corpus = Corpus.of([*chats, Chat((Turn("user", [5] * 90), Turn("assistant", [6])), TRAIN)], v, (), 64)
     assert len(corpus.split) == 40  # the long one is beyond the limit
-    arrays = corpus.arrays(corpus.epoch(0, seed=0, tokens=64 * 7)[0], 0.25)
+    plan = corpus.epoch(0, seed=0, tokens=64 * 7)[0]
+    plan = np.concatenate([plan[:5], [-1, -1]])  # filled up
+    arrays = corpus.arrays(plan, 0.25)
     assert arrays.student.shape == arrays.weight.shape == arrays.places.shape
     for row, length in enumerate(arrays.lengths.tolist()):
+        assert arrays.weight[row].any() == (plan[row] >= 0)
         tokens, weight = arrays.student[row].tolist(), arrays.weight[row].tolist()
         opens = tokens.index(v.roles["assistant"])
-        if not any(weight):
-            continue  # fills the batch up
+        if plan[row] < 0:
+            continue
         assert weight[: opens - 1] == [0.25] * (opens - 1)
         assert weight[opens - 1] == 0  # what follows a turn's end is the template's
         assert weight[opens : length - 1] == [1.0] * (length - 1 - opens)
         assert weight[length - 1 :] == [0.0] * (len(weight) - length + 1)
         assert arrays.teacher.shape[1] > arrays.places[row].max()
+
+
+def test_every_epoch_has_an_order_of_its_own(made: Made) -> None:
+    chats = [Chat((*turns, Turn("assistant", turns[0].tokens[:3])), TRAIN) for turns, _ in starts_of(made, *QUESTIONS)]
+    corpus = Corpus.of(chats, made[1], (), 64)
+    first, again, second = (np.concatenate(corpus.epoch(n, seed=0, tokens=128)) for n in (0, 0, 1))
+    assert first.tolist() == again.tolist()
+    assert first.tolist() != second.tolist()
+    assert sorted(first[first >= 0]) == sorted(second[second >= 0]) == list(range(len(QUESTIONS)))
+
+
+def test_short_questions_of_its_own_are_left_out(made: Made) -> None:
+    streams = Streams(made[0], made[1], GREEDY, ())
+    tokens = made[2].encode_text("Why is the sky blue?").tolist()
+    assert streams._good(tokens, "user")
+    assert not streams._good(tokens[:3], "user")
+    assert not streams._good(tokens[:3], "assistant")
+
+
+def test_what_is_held_out_is_so_in_other_writing_too() -> None:
+    held = withheld([Prompt("What is bread?", TEST), Prompt("Hello!", TRAIN)])
+    assert bare("what is  bread") in held
+    assert bare("Hello!") not in held
+    assert bare("What is breadth?") not in held

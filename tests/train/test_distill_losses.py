@@ -167,6 +167,8 @@ def test_the_gate_changes_all_matrices_but_small_ones(rig: Rig) -> None:
             sizes = module.sizes if isinstance(module, Projections) else before[name].shape[:1]
             rounded = any(in_groups(size, before[name].shape[1]) for size in sizes)
             assert torch.equal(before[name], after[name]) != rounded, name
+    assert torch.equal(student.embedding(), through(student.model.embed.weight, torch.tensor(1.0)))
+    assert not torch.equal(student.embedding(), student.model.embed.weight)
     heads = student.model.config.linear_num_value_heads
     assert torch.equal(before[block][-2 * heads :], after[block][-2 * heads :])
     model, _ = student.fold()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import time
 from pathlib import Path
 
@@ -15,22 +16,22 @@ from mainspring.cli import main
 from mainspring.engine.sampling import Sampling
 from mainspring.errors import InputError
 from mainspring.generator import Generator
-from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid, load_mtp
-from mainspring.model.mtp import MtpHead
-from mainspring.model.quantised import in_groups
 from mainspring.text.bundle import Bundle
 from mainspring.text.tokenizer import Tokenizer
 from mainspring.train import updates
 from mainspring.train.distill import pipeline
-from mainspring.train.distill.config import DistillConfig, Distilling, WriterShape, Writing, read_distill
+from mainspring.train.distill.config import DistillConfig, Distilling, WriterShape, Writing
+from mainspring.train.distill.corpus import load_chats
+from mainspring.train.distill.generate import Chat
+from mainspring.train.distill.prompts import Prompt, prompts
 from mainspring.train.distill.report import report
 from mainspring.train.distill.run import DistillRun
-from mainspring.train.distill.student import writer_config
-from mainspring.train.distill.teacher import Teacher, TeacherShape
-from mainspring.train.distill.vocabulary import Vocabulary
+from mainspring.train.distill.student import through
+from mainspring.train.distill.teacher import Teacher
+from mainspring.train.distill.vocabulary import Turn, Vocabulary, teacher_tokenizer
 from mainspring.train.packed import pack
-from mainspring.train.splits import TRAIN
+from mainspring.train.splits import CALIBRATION, TEST, TRAIN
 from support.gguf import write_tiny_gguf, write_tiny_sources
 
 SHAPE = WriterShape(64, 64, 4, num_attention_heads=2, num_key_value_heads=1, linear_heads=2, context=256)
@@ -125,6 +126,32 @@ def test_six_steps_equal_three_and_three_bit_for_bit(config: DistillConfig, trai
         assert torch.equal(whole.average[name], second.average[name]), name
 
 
+def test_cut_while_matrices_are_rounded_and_a_look_is_lost_it_ends_the_same(
+    config: DistillConfig, trained: Path, tmp_path: Path
+) -> None:
+    wanted = torch.load(config.out / "checkpoint.pt", weights_only=True)
+    last = wanted["place"]["step"]
+    runs = [run_in(config, tmp_path / "cut") for _ in range(3)]
+    for run in runs:  # the first look is the best
+        run.look = lambda run=run: {"held_out": (1 / run.place.step, 1)}  # type: ignore[method-assign]
+    runs[0].train(say=silent, stop_at=last - last // 4)
+    kept = (tmp_path / "cut" / "checkpoint.pt").read_bytes()
+    first = torch.load(tmp_path / "cut" / "best.pt", weights_only=True)
+    assert runs[1].resume()
+    runs[1].train(say=silent, stop_at=last - 1)
+    (tmp_path / "cut" / "checkpoint.pt").write_bytes(kept)  # the looks since then are in best.pt alone
+    assert runs[2].resume()
+    assert runs[2].place.step == last - last // 4
+    assert float(runs[2].shares(1 - 1 / 4)[1]) == 1
+    assert runs[2].train(say=silent)
+    for name, p in runs[2].parameters.items():
+        assert torch.equal(p, wanted["weights"][name]), name
+        assert torch.equal(runs[2].average[name], wanted["average"][name]), name
+    best = torch.load(tmp_path / "cut" / "best.pt", weights_only=True)
+    assert best["step"] == first["step"] == runs[2].best.step < last - last // 4
+    assert all(torch.equal(w, best["weights"][name]) for name, w in first["weights"].items())
+
+
 def test_the_report_says_what_was_found_and_the_card_repeats_it(config: DistillConfig, trained: Path) -> None:
     found = report(config, asked=6, most=12, say=silent)
     marks = found["marks"]
@@ -136,9 +163,88 @@ def test_the_report_says_what_was_found_and_the_card_repeats_it(config: DistillC
     assert marks["writer_bits_per_byte"] > marks["teacher_bits_per_byte"] > 0
     samples = json.loads((trained / "report.json").read_text())["samples"]
     card = (trained / "README.md").read_text()
+    split = {prompt.text: prompt.split for prompt in prompts(config.sources, share=0.0)}
+    assert [split[sample["prompt"]] for sample in samples] == [TEST] * 6
     assert f"{marks['stopped']:.1%}" in card
     assert all(" ".join(sample["prompt"].split()) in card for sample in samples)
     assert report(config, asked=6, most=12, say=silent) == found
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_is_stored_is_the_average_that_did_best_or_the_last(
+    config: DistillConfig, trained: Path, tmp_path: Path, keep: bool
+) -> None:
+    run = run_in(config, tmp_path)
+    run.train(say=silent, stop_at=3)
+    best = {name: w.flip(0) for name, w in run.average.items()}
+    assert run.best.offer({"held_out": (0.0, 1)}, 3, best)
+    wanted = (best if keep else run.average)["model.embed.weight"].clone()
+    asked = dataclasses.replace(config, out=tmp_path, training=dataclasses.replace(TRAINING, keep_best=keep))
+    folder = pipeline.finish(asked, run, config.out / "skeleton")
+    assert (load_hybrid(folder).embed.weight - through(wanted, torch.tensor(1.0))).abs().max() < 1e-6
+
+
+def test_states_fade_and_matrices_are_rounded_at_the_end(config: DistillConfig, trained: Path, tmp_path: Path) -> None:
+    run = run_in(config, tmp_path / "run")
+    found = {at: [float(share) for share in run.shares(at)] for at in (0.0, 1 / 6, 1 / 3, 0.69, 0.71, 1.0)}
+    assert [found[at][0] for at in (0.0, 1 / 6, 1 / 3, 1.0)] == pytest.approx([1, 0.5, 0, 0], abs=1e-6)
+    assert [found[at][1] for at in found] == [0, 0, 0, 0, 1, 1]
+    batch = run._made(run.plans(0)[0], 0)
+    for rounding in (1.0, 0.0):
+        run.losses([*batch, torch.tensor(0.0), torch.tensor(rounding)])
+        assert float(run.student.gate) == rounding
+
+
+def test_looks_are_at_calibration_chats_as_stored_and_marks_at_test_chats(
+    config: DistillConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seen = run_in(config, tmp_path / "run"), []
+    plain = run.measured
+
+    def measured(chosen: np.ndarray) -> np.ndarray:
+        seen.append(chosen)
+        found = plain(chosen)
+        assert float(run.student.gate) == 1  # what is stored is what counts
+        return found
+
+    monkeypatch.setattr(run, "measured", measured)
+    mark, count = run.look()["held_out"]
+    assert count == len(seen[0]) <= TRAINING.look_chats
+    assert mark < 0
+    run.final_marks()
+    splits = run.corpus.split
+    assert set(splits[seen[0]].tolist()) == {CALIBRATION}
+    assert seen[1].tolist() == np.flatnonzero(splits == TEST).tolist()
+
+
+def test_a_finished_run_is_left_as_it_is(config: DistillConfig, trained: Path) -> None:
+    (trained / "note").write_text("a card")
+    before = (trained / "model.safetensors").stat().st_mtime_ns
+    assert pipeline.train_writer(config, device="cpu", say=silent) == trained
+    assert (trained / "model.safetensors").stat().st_mtime_ns == before
+    (trained / "note").unlink()
+
+
+def test_a_held_out_prompt_that_the_teacher_comes_upon_is_not_trained_on(
+    config: DistillConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = pipeline.open_teacher(config)
+    words = teacher_tokenizer(source)
+    asked = next(p for p in prompts(config.sources, share=0.0) if p.split == TEST).text
+    shouted, other = asked.upper().rstrip("."), "What do bees do?"
+    turns = [Turn("user", words.encode_text(text).tolist()) for text in (asked, shouted, other)]
+    reply = Turn("assistant", [50, 51, 52, 53])
+    chats = [Chat((turn, reply), TRAIN) for turn in turns] + [Chat((turns[0], reply), TEST)]
+    chats.append(Chat((turns[2], reply, turns[1], reply), TRAIN))
+    monkeypatch.setattr(pipeline.Streams, "write", lambda *_: chats)
+    again = dataclasses.replace(config, out=tmp_path, writing=dataclasses.replace(WRITING, chats=8, per_shard=8))
+    vocabulary = Vocabulary.of(source, Tokenizer.load(config.out / "skeleton", fast=False))
+    assert pipeline.write_texts(again, source, Teacher(source), vocabulary, (), math.inf, silent)
+    assert load_chats(tmp_path / "texts" / "000.npz") == [chats[2], chats[3]]
+    known = [Prompt(asked, TEST), Prompt(shouted, TRAIN), Prompt(other, TRAIN)]
+    monkeypatch.setattr(pipeline, "prompts", lambda *_, **__: known)
+    begun = [(words.decode(before[0].tokens), split) for before, split in pipeline.starts(again, source) if before]
+    assert set(begun) == {(asked, TEST), (other, TRAIN)}
 
 
 def test_it_writes(trained: Path) -> None:
@@ -166,36 +272,6 @@ def test_the_command_packs_stops_and_goes_on(config: DistillConfig, tmp_path: Pa
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
 
 
-@pytest.mark.parametrize(
-    ("text", "param"),
-    [
-        ('teacher = "t"', "config"),
-        ('out = "o"', "config"),
-        ('out = "o"\nteacher = "t"\nwhat = 1', "what"),
-        ('out = "o"\nteacher = "t"\n[writing]\nrows = 0', "writing.rows"),
-        ('out = "o"\nteacher = "t"\n[training]\nrounding = 2.0', "training.rounding"),
-        ('out = "o"\nteacher = "t"\n[shape]\nhidden_size = "wide"', "shape.hidden_size"),
-    ],
-)
-def test_a_config_at_fault_names_the_key(tmp_path: Path, text: str, param: str) -> None:
-    (tmp_path / "config.toml").write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_distill(tmp_path / "config.toml")
-    assert caught.value.param == param
-
-
-def test_the_shipped_config_is_read_and_makes_at_most_16_mb() -> None:
-    config = read_distill(Path(__file__).parents[2] / "configs" / "writer.toml")
-    teacher = TeacherShape(49_152, 576, 1536, 30, 9, 3, 64, 100_000.0, 1e-5)
-    with torch.device("meta"):
-        shape = writer_config(config.shape, teacher, 22_000, 21_988)
-        model, mtp = Hybrid(shape), MtpHead(shape)
-    size = 0.0
-    for p in [*model.parameters(), *mtp.parameters()]:
-        size += p.numel() * (4.5 / 8 if p.dim() == 2 and in_groups(*p.shape) else 4)
-    assert 14e6 < size < 15.5e6
-
-
 def test_held_out_prompts_are_not_trained_on(config: DistillConfig, trained: Path) -> None:
     corpus = run_in(config, config.out).corpus
     texts = {split: set() for split in (0, 1, 2)}  # type: ignore[var-annotated]
@@ -211,5 +287,5 @@ def test_held_out_prompts_are_not_trained_on(config: DistillConfig, trained: Pat
 
 def test_a_run_folder_of_another_config_is_refused(config: DistillConfig, trained: Path) -> None:
     other = dataclasses.replace(config, training=dataclasses.replace(TRAINING, rate=1.0))
-    with pytest.raises(ValueError, match="another config"):
+    with pytest.raises(InputError, match="another config"):
         pipeline.train_writer(other, device="cpu", say=silent)

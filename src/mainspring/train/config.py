@@ -11,7 +11,9 @@ tune = "all"                  # all | head | lora, of a base
 [training]                    # length, rates, batch
 """
 
+import math
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -97,16 +99,44 @@ def read_config(path: Path) -> Config:
     if raw.get("tune", "all") != "all" and raw.get("base") is None:
         raise InputError("head and lora tune a base: name one", param="base")
     result: Config = read_table(Config, raw, "")
+    check_pace(result.training)
     return result
+
+
+def check_pace(pace: Pace, *, looks: int = 1) -> None:
+    """InputError names a key of [training] that no run can have."""
+    check_limits(
+        (
+            ("training.epochs", pace.epochs, 1e-6, 10_000),
+            ("training.tokens", pace.tokens, 1, 1 << 24),
+            ("training.rate", pace.rate, 0, 100),
+            ("training.warmup", pace.warmup, 1, 1_000_000),
+            ("training.decay", pace.decay, 0, 100),
+            ("training.average", pace.average, 0, 1),
+            ("training.seed", pace.seed, 0, 1 << 31),
+            ("training.save_every_s", pace.save_every_s, 0, math.inf),
+            ("training.looks", looks, 1, 10_000),
+        )
+    )
+
+
+def check_limits(limits: Iterable[tuple[str, float, float, float]]) -> None:
+    """(name, value, least, most) each; NaN is between nothing."""
+    for name, value, least, most in limits:
+        if not least <= value <= most:
+            raise InputError(f"{value} is not between {least} and {most}", param=name)
 
 
 def read_table(kind: Any, values: dict[str, Any], where: str) -> Any:
     known: dict[str, Any] = {entry.name: entry.type for entry in fields(kind)}
+    if not isinstance(values, dict):
+        raise InputError(f"a table is wanted, not {values!r}", param=where)
     for name, value in values.items():
         if name not in known:
             raise InputError(f"unknown key {name!r}; known: {', '.join(known)}", param=f"{where}.{name}".strip("."))
-        if known[name] in (int, float, bool) and (
-            isinstance(value, bool) != (known[name] is bool) or not isinstance(value, int | float)
+        accepted = (int, float) if known[name] is float else known[name]
+        if known[name] in (int, float, bool, str) and (
+            not isinstance(value, accepted) or isinstance(value, bool) != (known[name] is bool)
         ):
             raise InputError(f"a {known[name].__name__} is wanted, not {value!r}", param=f"{where}.{name}".strip("."))
     return kind(**values)

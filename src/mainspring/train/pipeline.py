@@ -33,7 +33,7 @@ from mainspring.train.familiarity import familiarity_of
 from mainspring.train.labelled import prepare_labelled
 from mainspring.train.loop import Run
 from mainspring.train.parameters import Trainable, add_lora, config_of, fresh
-from mainspring.train.skeleton import VIEW_TOKENS, tokenizer_text, write_scoring, write_skeleton
+from mainspring.train.skeleton import VIEW_TOKENS, tokenizer_text, whole, write_scoring, write_skeleton
 from mainspring.train.smollm2 import load_table
 from mainspring.train.splits import CALIBRATION
 from mainspring.train.updates import remember
@@ -74,7 +74,8 @@ def _skeleton(config: Config) -> Path:
             if entry.suffix in (".json", ".jinja") and not entry.name.endswith(".index.json"):
                 shutil.copyfile(entry, folder / entry.name)
     elif not folder.is_dir():
-        write_skeleton(folder, tokenizer_text(config.sources))
+        with whole(folder) as aside:
+            write_skeleton(aside, tokenizer_text(config.sources))
     return folder
 
 
@@ -100,7 +101,8 @@ def _trainable(config: Config, skeleton: Path, data: TrainingData) -> Trainable:
             model.head.requires_grad_(False)
         model.norm.requires_grad_(True)
         return Trainable(model, labels)
-    bundle, table = Bundle.load(skeleton), load_table(config.table, config.out)
+    bundle = Bundle.load(skeleton)
+    table = load_table(config.table, config.out, bundle.tokenizer)
     control = sorted(bundle.tokenizer.control.values())
     shape = config_of(config.shape, len(table), control[0], VIEW_TOKENS + 1024)
     free = list(dict.fromkeys([*control, *labels]))
@@ -111,16 +113,16 @@ def _trainable(config: Config, skeleton: Path, data: TrainingData) -> Trainable:
 
 def _finish(config: Config, run: Run, skeleton: Path, data: TrainingData) -> Path:
     folder = config.out / "model"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(skeleton, folder)
     if config.training.keep_best:
         run.take_best()
-    _calibrate(folder, run, data)
-    run.load_average()
-    save_hybrid(run.trained.cpu().fold(), folder)
-    if config.training.quantise:
-        quantise_folder(folder)
-    familiarity_of(data).save(folder)
+    with whole(folder) as aside:
+        shutil.copytree(skeleton, aside, dirs_exist_ok=True)
+        _calibrate(aside, run, data)
+        run.load_average()
+        save_hybrid(run.trained.cpu().fold(), aside)
+        if config.training.quantise:
+            quantise_folder(aside)
+        familiarity_of(data).save(aside)
     return folder
 
 

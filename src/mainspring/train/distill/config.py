@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.errors import InputError
-from mainspring.train.config import Pace, read_table
+from mainspring.train.config import Pace, check_limits, check_pace, read_table
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,14 @@ def read_distill(path: Path) -> DistillConfig:
 
 def _check(config: DistillConfig) -> None:
     s, w, t = config.shape, config.writing, config.training
-    limits: tuple[tuple[str, float, float, float], ...] = (
+    limits = (
         ("shape.num_hidden_layers", s.num_hidden_layers, 1, 64),
         ("shape.hidden_size", s.hidden_size, 8, 8192),
+        ("shape.intermediate_size", s.intermediate_size, 8, 65_536),
+        ("shape.attention_every", s.attention_every, 1, 64),
+        ("shape.num_attention_heads", s.num_attention_heads, 1, 256),
+        ("shape.num_key_value_heads", s.num_key_value_heads, 1, 256),
+        ("shape.linear_heads", s.linear_heads, 1, 256),
         ("shape.context", s.context, 64, 1 << 20),
         ("writing.chats", w.chats, 1, 10_000_000),
         ("writing.per_shard", w.per_shard, 1, 1_000_000),
@@ -109,10 +114,20 @@ def _check(config: DistillConfig) -> None:
         ("writing.invented", w.invented, 0, 1),
         ("writing.temperature", w.temperature, 0.01, 10),
         ("writing.least", w.least, 0, 1),
+        ("writing.follow", w.follow, 0, 1),
+        ("writing.share", w.share, 0, 1),
+        ("writing.seed", w.seed, 0, 1 << 31),
         ("training.rounding", t.rounding, 0, 1),
-        ("training.tokens", t.tokens, 1, 1 << 24),
+        ("training.view_tokens", t.view_tokens, 8, 1 << 20),
+        ("training.asked", t.asked, 0, 100),
+        ("training.ahead", t.ahead, 0, 100),
+        ("training.states", t.states, 0, 100),
         ("training.look_chats", t.look_chats, 1, 100_000),
     )
-    for name, value, least, most in limits:
-        if not least <= value <= most:
-            raise InputError(f"{value} is not between {least} and {most}", param=name)
+    check_limits(limits)
+    check_pace(t, looks=t.looks)
+    if s.num_attention_heads % s.num_key_value_heads:
+        raise InputError(
+            f"{s.num_attention_heads} heads are no multiple of {s.num_key_value_heads} of keys",
+            param="shape.num_attention_heads",
+        )

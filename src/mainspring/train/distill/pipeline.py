@@ -19,23 +19,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mainspring.errors import InputError
 from mainspring.model.quantised import quantise_folder
 from mainspring.model.saving import save_hybrid
 from mainspring.text.tokenizer import Tokenizer
 from mainspring.train.curve import draw_curve
 from mainspring.train.distill.config import DistillConfig
 from mainspring.train.distill.corpus import Corpus, load_chats, save_chats
-from mainspring.train.distill.generate import Streams
+from mainspring.train.distill.generate import Chat, Streams
 from mainspring.train.distill.initial import principal, settle, start_from, tapped_layers
 from mainspring.train.distill.losses import Lessons
-from mainspring.train.distill.prompts import prompts
+from mainspring.train.distill.prompts import bare, prompts, withheld
 from mainspring.train.distill.run import DistillRun
 from mainspring.train.distill.student import empty_student, writer_config
 from mainspring.train.distill.teacher import Teacher
 from mainspring.train.distill.vocabulary import Marginal, Turn, Vocabulary, teacher_tokenizer
 from mainspring.train.gguf import Gguf, read_gguf
-from mainspring.train.packed import gguf_file
-from mainspring.train.skeleton import tokenizer_text, write_skeleton
+from mainspring.train.looks import put
+from mainspring.train.packed import blamed, gguf_file
+from mainspring.train.skeleton import tokenizer_text, whole, write_skeleton
 from mainspring.train.splits import TRAIN
 from mainspring.train.updates import Say, remember
 
@@ -51,11 +53,18 @@ def train_writer(
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     ends = time.monotonic() + stop_after_s
     remember(config, config.out)
+    if (folder := config.out / "model").is_dir():
+        say(f"model in {folder}, finished before")
+        return folder
     source = open_teacher(config)
     skeleton = write_folder(config)
-    vocabulary = Vocabulary.of(source, Tokenizer.load(skeleton, fast=False))
-    hidden = hidden_turns(config, source)
-    teacher = Teacher(source)
+    with blamed("teacher"):
+        vocabulary = Vocabulary.of(source, Tokenizer.load(skeleton, fast=False))
+        hidden = hidden_turns(config, source)
+        teacher = Teacher(source)
+    if config.shape.hidden_size > teacher.shape.hidden_size:
+        most = teacher.shape.hidden_size
+        raise InputError(f"{config.shape.hidden_size} is more than the teacher's {most}", param="shape.hidden_size")
     if chosen == "cuda":
         teacher = teacher.to(chosen, torch.bfloat16)
     if not write_texts(config, source, teacher, vocabulary, hidden, ends, say):
@@ -77,14 +86,17 @@ def train_writer(
 
 
 def open_teacher(config: DistillConfig) -> Gguf:
-    return read_gguf(gguf_file(config.teacher, config.out / "teacher.gguf"))
+    """InputError where there is none, or none that can teach."""
+    with blamed("teacher"):
+        return read_gguf(gguf_file(config.teacher, config.out / "teacher.gguf"))
 
 
 def write_folder(config: DistillConfig) -> Path:
     folder = config.out / "skeleton"
     if not folder.is_dir():
-        write_skeleton(folder, tokenizer_text(config.sources))
-        (folder / "scoring.json").unlink()  # it was taught to answer, not to judge
+        with whole(folder) as aside:
+            write_skeleton(aside, tokenizer_text(config.sources))
+            (aside / "scoring.json").unlink()  # it was taught to answer, not to judge
     return folder
 
 
@@ -100,9 +112,12 @@ def starts(config: DistillConfig, source: Gguf) -> list[Start]:
     writing = config.writing
     rng = np.random.default_rng([writing.seed, 0])
     found = prompts(config.sources, share=writing.share)
+    held_texts = withheld(found)
     tokens = teacher_tokenizer(source).encode_texts([prompt.text for prompt in found])
     asked: dict[int, list[Start]] = {}
     for number in rng.permutation(len(found)).tolist():
+        if found[number].split == TRAIN and bare(found[number].text) in held_texts:
+            continue
         turn = Turn("user", tokens[number].tolist())
         asked.setdefault(found[number].split, []).append(((turn,), found[number].split))
     most = min(MOST_HELD, writing.chats // 8)
@@ -127,7 +142,8 @@ def write_texts(
     missing = [n for n in range(shards) if not (folder / f"{n:03d}.npz").is_file()]
     if not missing:
         return True
-    asked = starts(config, source)
+    asked, words = starts(config, source), teacher_tokenizer(source)
+    held = withheld(prompts(config.sources, share=config.writing.share))
     streams = Streams(teacher, vocabulary, config.writing, hidden)
     for number in missing:
         if time.monotonic() > ends:
@@ -135,14 +151,21 @@ def write_texts(
         began, before = time.monotonic(), streams.written
         mine = asked[number * size : (number + 1) * size]
         chats = streams.write(mine, config.writing.seed * 1_000_003 + number)
+        chats = [chat for chat in chats if chat.split != TRAIN or not asks(chat, held, words)]
         save_chats(chats, folder / f"{number:03d}.npz")
         rate = (streams.written - before) / (time.monotonic() - began)
         say(f"texts {number + 1} of {shards}: {len(chats):,} of {len(mine):,} kept, {rate:,.0f} tokens/s")
     return True
 
 
+def asks(chat: Chat, held: frozenset[str], words: Tokenizer) -> bool:
+    """Whether one of the user's turns, which the teacher may have made up, is a held-out prompt."""
+    return any(turn.role == "user" and bare(words.decode(turn.tokens)) in held for turn in chat.turns)
+
+
 def read_texts(config: DistillConfig, vocabulary: Vocabulary, hidden: tuple[Turn, ...]) -> Corpus:
-    chats = [chat for path in sorted((config.out / "texts").glob("???.npz")) for chat in load_chats(path)]
+    shards = -(-config.writing.chats // config.writing.per_shard)
+    chats = [chat for n in range(shards) for chat in load_chats(config.out / "texts" / f"{n:03d}.npz")]
     corpus = Corpus.of(chats, vocabulary, hidden, config.training.view_tokens)
     if not (corpus.split == TRAIN).any():
         raise ValueError(f"{config.out / 'texts'} holds no chat to train on: the teacher's replies were all left out")
@@ -183,7 +206,7 @@ def _basis(config: DistillConfig, teacher: Teacher, corpus: Corpus, taps: list[i
             teacher, torch.from_numpy(tokens).to(where), torch.from_numpy(lengths).to(where),
             config.shape.hidden_size, taps,
         )  # fmt: skip
-        torch.save({"basis": basis, "kept": kept}, path)
+        put({"basis": basis, "kept": kept}, path)
     found = torch.load(path, weights_only=True)
     return found["basis"], found["kept"]
 
@@ -192,17 +215,17 @@ def finish(config: DistillConfig, run: DistillRun, skeleton: Path, name: str = "
     """The averaged (or best) weights as a model folder, with what the held-out texts say of them. The run is of no use
     afterwards."""
     folder = config.out / name
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(skeleton, folder)
     if config.training.keep_best:
         run.take_best()
     run.load_average()
     marks = run.final_marks()
     model, mtp = run.student.cpu().fold()
-    save_hybrid(model, folder, mtp)
-    if config.training.quantise:
-        quantise_folder(folder, 4)
-    settings = {"do_sample": True, "temperature": 0.7, "top_p": 0.95, "eos_token_id": [run.corpus.end]}
-    (folder / "generation_config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
     (config.out / f"{name}.json").write_text(json.dumps(marks, indent=2) + "\n", "utf-8")
+    with whole(folder) as aside:
+        shutil.copytree(skeleton, aside, dirs_exist_ok=True)
+        save_hybrid(model, aside, mtp)
+        if config.training.quantise:
+            quantise_folder(aside, 4)
+        settings = {"do_sample": True, "temperature": 0.7, "top_p": 0.95, "eos_token_id": [run.corpus.end]}
+        (aside / "generation_config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
     return folder

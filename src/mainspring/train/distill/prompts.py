@@ -5,7 +5,7 @@ their form is trained on. The teacher's own user turns (`generate`) come on top 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -166,6 +166,17 @@ def prompts(sources: Path, *, share: float = 1.0) -> list[Prompt]:
     for text, text_id in _first_turns(sources, share) if share > 0 else ():
         found.setdefault(text, text_split(text_id))
     return [Prompt(text, split) for text, split in found.items()]
+
+
+def bare(text: str) -> str:
+    """Its words alone: two prompts that differ in nothing else are one."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def withheld(found: Sequence[Prompt]) -> frozenset[str]:
+    """The bare texts that nothing is trained on: some differ from a training prompt in a full stop, and a teacher that
+    makes up prompts comes upon others."""
+    return frozenset(bare(prompt.text) for prompt in found if prompt.split != TRAIN)
 
 
 def _first_turns(sources: Path, share: float) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from mainspring.engine.sampling import Sampling
+from mainspring.errors import InputError
 from mainspring.generator import Generator
 from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid
@@ -34,8 +35,11 @@ SAMPLING = Sampling(temperature=0.7, top_p=0.95, frequency_penalty=0.3)
 
 
 def report(config: DistillConfig, *, asked: int = 200, most: int = MOST_TOKENS, say: Say = print) -> dict[str, Any]:
-    """`asked` held-out prompts answered with at most `most` tokens; report.json and README.md beside the weights."""
+    """`asked` held-out prompts answered with at most `most` tokens; report.json and README.md beside the weights.
+    InputError where the run is not finished."""
     folder = config.out / "model"
+    if not folder.is_dir():  # nor is a model of that name on a hub what is meant
+        raise InputError(f"{config.out} holds no finished model: train it first", param="out")
     generator = Generator.from_pretrained(folder)
     source = open_teacher(config)
     vocabulary = Vocabulary.of(source, generator.bundle.tokenizer)

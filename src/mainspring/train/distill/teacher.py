@@ -7,12 +7,13 @@ architecture; llama files keep q and k rows in the order of interleaved rotation
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mainspring.train.gguf import Gguf
+
+MOST_COUNT = 1 << 20  # layers, heads, widths
 
 
 @dataclass(frozen=True)
@@ -29,20 +30,34 @@ class TeacherShape:
 
     @classmethod
     def of(cls, source: Gguf) -> "TeacherShape":
-        if (kind := source.fields["general.architecture"]) != "llama":
+        if (kind := source.field("general.architecture", str)) != "llama":
             raise ValueError(f"{source.path.name} has architecture {kind!r}; a teacher is a llama model")
-        get = {k.removeprefix("llama."): v for k, v in source.fields.items() if k.startswith("llama.")}
-        heads, width = get["attention.head_count"], get["embedding_length"]
+
+        def count(name: str) -> int:
+            if not 1 <= (found := source.field(f"llama.{name}", int)) <= MOST_COUNT:
+                raise ValueError(f"{source.path.name}: llama.{name} is not between 1 and {MOST_COUNT:,}")
+            return int(found)
+
+        heads, kv_heads, width = (
+            count("attention.head_count"),
+            count("attention.head_count_kv"),
+            count("embedding_length"),
+        )
+        if width % (2 * heads) or heads % kv_heads:
+            raise ValueError(f"{source.path.name}: {heads} heads, {kv_heads} of keys, do not share a width of {width}")
+        vocab = source.tensors.get("token_embd.weight", ((), 0, 0))[0]
+        if len(vocab) != 2 or vocab[1] != len(source.field("tokenizer.ggml.tokens", list)):
+            raise ValueError(f"{source.path.name}: token_embd.weight is no matrix with a row for every token")
         return cls(
-            vocab_size=source.tensors["token_embd.weight"][0][1],
+            vocab_size=vocab[1],
             hidden_size=width,
-            intermediate_size=get["feed_forward_length"],
-            layers=get["block_count"],
+            intermediate_size=count("feed_forward_length"),
+            layers=count("block_count"),
             heads=heads,
-            kv_heads=get["attention.head_count_kv"],
+            kv_heads=kv_heads,
             head_dim=width // heads,
-            rope_theta=get["rope.freq_base"],
-            eps=get["attention.layer_norm_rms_epsilon"],
+            rope_theta=source.field("llama.rope.freq_base", float),
+            eps=source.field("llama.attention.layer_norm_rms_epsilon", float),
         )
 
 
@@ -162,19 +177,3 @@ def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     first, second = x.float().chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
-
-
-def token_names(source: Gguf) -> list[str]:
-    return list(source.fields["tokenizer.ggml.tokens"])
-
-
-def token_id(source: Gguf, name: str) -> int:
-    """ValueError where the vocabulary lacks it."""
-    try:
-        return token_names(source).index(name)
-    except ValueError:
-        raise ValueError(f"{source.path.name} has no token {name!r}") from None
-
-
-def tokens_of(values: Sequence[int]) -> Tensor:
-    return torch.from_numpy(np.asarray(values, np.int64))

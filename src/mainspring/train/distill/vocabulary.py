@@ -27,6 +27,8 @@ CONTROL_KIND = 3  # of `tokenizer.ggml.token_type`
 _BEYOND_ASCII = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026"  # that English text has too
 _CODE = "`{}<>\\|^~_"  # what program text has and plain English has not
 OPEN, CLOSE = "<|im_start|>", "<|im_end|>"
+_MARKS = (*ROLES, "end")  # control tokens of the student's template
+MOST_TOKENS = 1 << 16  # of either vocabulary: texts are kept as uint16
 
 
 class Turn(NamedTuple):
@@ -65,16 +67,14 @@ class Vocabulary:
     @classmethod
     def of(cls, source: Gguf, tokenizer: Tokenizer) -> "Vocabulary":
         """ValueError where the student's vocabulary is no cut of the teacher's."""
-        names: list[str] = source.fields["tokenizer.ggml.tokens"]
+        names, kinds = token_kinds(source)
         ids = {name: number for number, name in enumerate(names)}
         own = _words(tokenizer)
         pieces: list[tuple[int, ...]] = [(own[name],) if name in own else () for name in names]
-        for pair in source.fields["tokenizer.ggml.merges"]:
-            left, right = (ids[part] for part in pair.split(" "))
-            made = ids["".join(pair.split(" "))]
+        for left, right in source.pairs():
+            made = ids[left + right]
             if not pieces[made]:
-                pieces[made] = pieces[left] + pieces[right]
-        kinds = source.fields["tokenizer.ggml.token_type"]
+                pieces[made] = pieces[ids[left]] + pieces[ids[right]]
         empty = [n for n, run, kind in zip(names, pieces, kinds, strict=True) if not run and kind != CONTROL_KIND]
         if empty:
             raise ValueError(f"the student's vocabulary has no tokens for {empty[0]!r} ({len(empty)} like it)")
@@ -84,6 +84,9 @@ class Vocabulary:
             *(_as_bytes(byte) for byte in b" \n\t"),
             *marks,
         }
+        for name, known in ((OPEN, ids), (CLOSE, ids), ("Ċ", ids), *((f"<|{r}|>", tokenizer.control) for r in _MARKS)):
+            if name not in known:
+                raise ValueError(f"the {'teacher' if known is ids else 'student'}'s vocabulary has no {name!r}")
         end = tokenizer.control["<|end|>"]
         first = np.array([run[0] if run else NONE for run in pieces], np.int32)
         first[ids[CLOSE]] = end
@@ -154,6 +157,17 @@ class Marginal(torch.nn.Module):
         return p.new_zeros(len(p), self.size).index_add_(1, self.first, p)
 
 
+def token_kinds(source: Gguf) -> tuple[list[str], list[int]]:
+    """(tokens, the kind of each). ValueError where they are not as many, or too many to be kept."""
+    names, kinds = source.strings("tokenizer.ggml.tokens"), source.field("tokenizer.ggml.token_type", list)
+    if len(names) != len(kinds) or len(set(names)) != len(names) or not 0 < len(names) <= MOST_TOKENS:
+        raise ValueError(
+            f"{source.path.name}: {len(names):,} tokens of {len(kinds):,} kinds; wanted are 1 to {MOST_TOKENS:,} "
+            "distinct tokens with a kind each"
+        )
+    return names, kinds
+
+
 def _as_bytes(byte: int) -> str:
     """How byte-level BPE writes a byte: printable ones as they are, the others from U+0100 on in their order."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -168,7 +182,7 @@ def _words(tokenizer: Tokenizer) -> dict[str, int]:
 
 def _spell(word: str, ids: dict[str, int], source: Gguf) -> tuple[int, ...]:
     """A word's tokens by the merges alone: role names need no tokenizer of the teacher's."""
-    ranks = {pair: number for number, pair in enumerate(source.fields["tokenizer.ggml.merges"])}
+    ranks = {f"{a} {b}": number for number, (a, b) in enumerate(source.pairs())}
     parts = list(word)
     while len(parts) > 1:
         rank, at = min((ranks.get(f"{a} {b}", len(ranks)), i) for i, (a, b) in enumerate(pairwise(parts)))
@@ -183,9 +197,8 @@ def teacher_tokenizer(source: Gguf) -> Tokenizer:
     from tokenizers import AddedToken, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Plain
 
-    names: list[str] = source.fields["tokenizer.ggml.tokens"]
-    kinds: list[int] = source.fields["tokenizer.ggml.token_type"]
-    pairs = [tuple(pair.split(" ")) for pair in source.fields["tokenizer.ggml.merges"]]
+    names, kinds = token_kinds(source)
+    pairs = source.pairs()
     made = Plain(models.BPE(vocab={name: number for number, name in enumerate(names)}, merges=pairs))
     made.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
