@@ -152,7 +152,8 @@ def test_drafts_go_on_after_several_were_accepted(right: int, monkeypatch: pytes
     ids, count = prompt(1, 150), 60
     known = plain(ids, count + 8)
     slots = tiny_slots(mtp=True)
-    real, read = slots._mtp.draft, [0] * 0  # type: ignore[union-attr]
+    read: list[int] = []
+    real = slots._mtp.draft  # type: ignore[union-attr]
 
     def draft(live: list[Slot], counts: list[int]) -> list[Drafted]:
         read.append(len(live[0].following))
