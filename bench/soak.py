@@ -91,7 +91,7 @@ def heard_by_status(report: LoadReport) -> dict[int, int]:
 @click.option("--minutes", type=click.FloatRange(0.5), default=20.0, show_default=True)
 @click.option("--tokens", type=click.IntRange(16), default=3000, show_default=True)
 @click.option("--times", type=click.FloatRange(0.1), default=2.2, show_default=True, help="Of the node's capacity.")
-@click.option("--growth", type=float, default=12.0, show_default=True, help="MiB, first third to last.")
+@click.option("--growth", type=float, default=4.0, show_default=True, help="MiB, first third to last.")
 @click.option("--slope", type=float, default=0.2, show_default=True, help="MiB a minute in the last half.")
 @click.option("--expired", type=float, default=0.3, show_default=True, help="Share of the requests.")
 @click.option("--left", type=float, default=0.1, show_default=True, help="Share of the requests.")
