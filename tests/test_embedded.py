@@ -73,3 +73,13 @@ def test_familiarity_tells_near_from_far(scorer: Scorer) -> None:
     assert near.familiarity is not None
     assert far.familiarity is not None
     assert near.familiarity > far.familiarity + 0.2
+
+
+MISTAKEN = pytest.mark.xfail(strict=True, reason="takes a made-up link for code, 0.500 to 0.498: docs/scorer.md")
+
+
+@pytest.mark.parametrize("name", [pytest.param("made_up_url", marks=MISTAKEN), "refusal", "tool_call_gone_wrong"])
+def test_a_reply_without_code_is_seen_to_have_none(scorer: Scorer, name: str) -> None:
+    chat = json.loads((FOLDER.parent / "demo" / f"{name}.json").read_text("utf-8"))
+    (result,) = scorer.score(chat, ["the reply contains code"])
+    assert result.p_absent == max(result.p_present, result.p_absent, result.p_not_observable)
