@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from mainspring.core.cost import Cost, CostFit, Sample, fit, nnls
 from mainspring.core.nouns import pairs
+from mainspring.ops.gated_delta.segments import SEGMENT_ROWS
 
 PRIOR = Cost(1e-3, 2e-6, 3e-6)
 AGAIN = 5
@@ -188,7 +189,7 @@ def timed(passes: int, seed: int, segment_rows: int) -> list[Row]:
 @click.option("--passes", type=click.IntRange(50), default=500, show_default=True)
 @click.option("--learnt", type=click.IntRange(20), default=100, show_default=True, help="Passes before, to fit on.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--segment-rows", type=click.IntRange(0), default=0, show_default=True, help="Of long views in the scan.")
+@click.option("--segment-rows", type=click.IntRange(0), default=SEGMENT_ROWS, show_default=True, help="In the scan.")
 @click.option("--rows", "keep", type=click.Path(path_type=Path, dir_okay=False), help="Keep every pass in this file.")
 @click.option("--read", type=click.Path(path_type=Path, exists=True), help="Judge the passes kept there instead.")
 def main(passes: int, learnt: int, seed: int, segment_rows: int, keep: Path | None, read: Path | None) -> None:

@@ -77,9 +77,7 @@ def main(repeats: int) -> None:
     def fresh(**options: Any) -> CudaBackend:
         return CudaBackend(random_model(shape, dtype=torch.bfloat16, device="cuda"), **options)
 
-    backends = {"launches": fresh(graph_rows=0), "graphs": fresh(), "graphs, copies in them": fresh()}
-    backends["graphs, one launch of attention"] = fresh(mixes=True)
-    backends["graphs, copies in them"]._runner.copies = True
+    backends = {"launches": fresh(graph_rows=0), "graphs": fresh()}
     before = rests()
     click.echo("| pass | how | after | wall ms | device ms | MHz before |\n|---|---|---|---:|---:|---:|")
     for name, p in PASSES.items():

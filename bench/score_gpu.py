@@ -31,6 +31,7 @@ from mainspring.bench.cli import Publish, shared_options
 from mainspring.bench.lock import LockHeldError
 from mainspring.bench.stats import ArmStats
 from mainspring.model.config import parse_config
+from mainspring.ops.gated_delta.segments import SEGMENT_ROWS
 from random_model import random_model
 from shapes import CUDA_SHAPES
 
@@ -186,7 +187,7 @@ def run_case(name: str, side: Side, options: Options, publish: Publish) -> list[
 @click.command(help=__doc__)
 @click.option("--case", "names", multiple=True, type=click.Choice(list(CASES)), help="Rows to run. [all]")
 @click.option("--peers/--no-peers", default=True, show_default=True)
-@click.option("--segment-rows", type=click.IntRange(0), default=0, show_default=True, help="Of long views in the scan.")
+@click.option("--segment-rows", type=click.IntRange(0), default=SEGMENT_ROWS, show_default=True, help="In the scan.")
 @shared_options
 def main(options: Options, publish: Publish, names: tuple[str, ...], peers: bool, segment_rows: int) -> None:
     found: list[str] = []

@@ -102,8 +102,10 @@ def test_long_views_may_go_in_segments() -> None:
 @pytest.mark.parametrize("kinds", [["linear_attention", "full_attention"], ["full_attention", "linear_attention"]])
 def test_views_and_branches_may_share_a_launch(kinds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of attention, where both are cut alike: the same bits, exact and padded to a bucket, and one launch less."""
-    apart = backend(layer_types=kinds)
-    device = CudaBackend(model(layer_types=kinds).to(DEVICE), pass_rows=4096, mixes=True, graph_rows=0)
+    apart, device = (
+        CudaBackend(model(layer_types=kinds).to(DEVICE), pass_rows=4096, mixes=mixes, graph_rows=0)
+        for mixes in (False, True)
+    )
     launches, shapes = [], []
     attend = attention.attend
     monkeypatch.setattr(attention, "attend", lambda *args, **more: launches.append(more) or attend(*args, **more))

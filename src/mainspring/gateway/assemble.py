@@ -297,7 +297,7 @@ def tokens_of(bundle: Bundle, value: Any, field: str) -> U32:
     if isinstance(value, str):
         return np.asarray(bundle.tokenizer.encode_text(value), np.uint32)
     size = bundle.tokenizer.vocab_size
-    wrong = next((index for index, each in enumerate(value) if not 0 <= each < size), None)
-    if wrong is not None:
+    if len(value) and not 0 <= min(value) <= max(value) < size:
+        wrong = next(index for index, each in enumerate(value) if not 0 <= each < size)
         raise InputError(f"token ids go from 0 to {size - 1}", param=f"{field}[{wrong}]")
     return np.asarray(value, np.uint32)

@@ -24,6 +24,7 @@ from mainspring.model.hybrid import Hybrid
 from mainspring.model.loading import load_hybrid, load_mtp
 from mainspring.model.mtp import MtpHead
 from mainspring.ops.attention import tiles
+from mainspring.ops.gated_delta.segments import SEGMENT_ROWS
 from mainspring.ops.gated_delta.triton import WIDE_HEADS
 from mainspring.ops.ragged import CHUNK_ROWS
 
@@ -36,14 +37,13 @@ class CudaBackend:
 
     def __init__(
         self, model: Hybrid, *, pass_rows: int | None = None, graph_rows: int = GRAPH_ROWS, mtp: MtpHead | None = None,
-        segment_rows: int = 0,
-        mixes: bool = False,
+        segment_rows: int = SEGMENT_ROWS,
     ) -> None:  # fmt: skip
         """Takes over `model`'s weights, in whatever float type they have. `pass_rows` None: by free memory. `mtp`
-        drafts for generation. `segment_rows` and `mixes`: see `Network`; off until measured on a card."""
+        drafts for generation. `segment_rows`: see `Network`."""
         check(model.config)
         self._mtp, self._generates = mtp, False
-        self._network = Network(model, segment_rows=segment_rows, mixes=mixes)
+        self._network = Network(model, segment_rows=segment_rows)
         self._runner = Runner(self._network, graph_rows=graph_rows)
         self._states: Handles[CudaState] = Handles()
         weights = self._network.embed

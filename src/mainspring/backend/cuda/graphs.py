@@ -92,8 +92,8 @@ class Recorded:
 
 
 class Runner:
-    def __init__(self, network: Network, *, graph_rows: int = GRAPH_ROWS, copies: bool = False) -> None:
-        """`graph_rows` 0 launches every pass. `copies`: those up and down are part of a graph; not measured yet."""
+    def __init__(self, network: Network, *, graph_rows: int = GRAPH_ROWS, copies: bool = True) -> None:
+        """`graph_rows` 0 launches every pass. `copies`: those up and down are part of a graph."""
         self.network = network
         self.graph_rows = graph_rows if network.embed.is_cuda else 0
         self.copies = copies

@@ -71,7 +71,7 @@ class Tables:
 class Network:
     """Weights where and as the kernels want them; stateless."""
 
-    def __init__(self, model: Hybrid, *, segment_rows: int = 0, mixes: bool = False) -> None:
+    def __init__(self, model: Hybrid, *, segment_rows: int = 0, mixes: bool = True) -> None:
         """Takes the model's own tensors; those of attention layers are joined, so the model is not to be used again.
         `segment_rows`: long views in parts of so many rows in the delta rule, 0: whole. `mixes`: attention of small
         passes in one launch a layer."""

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mainspring.backend.cuda.graphs import Buffers
-from mainspring.backend.cuda.layout import NONE, Job, exact
-from mainspring.backend.cuda.network import Attention, Delta, Layer, Network
+from mainspring.backend.cuda.layout import NONE, Job, Shape
+from mainspring.backend.cuda.network import Attention, Delta, Layer, Network, Tables
 from mainspring.backend.cuda.state import CudaState
 from mainspring.backend.cuda_slots.arrays import Arrays
+from mainspring.backend.cuda_slots.pieces import Pieces
 from mainspring.backend.protocol import IntArray
 from mainspring.ops.attention.triton_decode import decode
 from mainspring.ops.attention_inputs import triton as attention_inputs
@@ -35,6 +35,7 @@ class Trunk:
     def __init__(self, network: Network, vocab: int) -> None:
         self.network, self.config = network, network.config
         self.head = network.head[:vocab]
+        self._pieces = Pieces(network, self.prompt)
 
     # ---------------------------------------------------------------- rounds
 
@@ -90,12 +91,13 @@ class Trunk:
 
     def piece(self, tokens: IntArray, state: CudaState) -> Tensor:
         """Move the state, which has room, over tokens [T]; hidden rows [T, d]."""
-        network, eps = self.network, self.config.rms_norm_eps
-        job = Job([tokens], [state], NONE, NONE, NONE, NONE, NONE)
-        shape = exact(job, network.grid(job))._replace(segments=0)  # so that nothing depends on where a prompt is cut
-        buffers = Buffers(network, shape)
-        buffers.upload(job)
-        t = buffers.tables.of
+        hidden = self._pieces.run(Job([tokens], [state], NONE, NONE, NONE, NONE, NONE))
+        state.advanced(len(tokens))
+        return hidden
+
+    def prompt(self, tables: Tables, shape: Shape) -> Tensor:
+        """Hidden rows [rows of the shape, d] of one view that its state is moved over."""
+        network, eps, t = self.network, self.config.rms_norm_eps, tables.of
         h = F.embedding(t.tokens, network.embed)
         angles = t.positions.float()[:, None] * network.rates
         rotary = angles.cos(), angles.sin()
@@ -111,5 +113,4 @@ class Trunk:
                 y = network._attention(layer.mixer, x, rotary, t, shape, number, final=False)
             h, x = add_rms_norm(h, y, layer.mlp_norm, eps)
             y = F.linear(swiglu(F.linear(x, layer.gate_up)), layer.down)
-        state.advanced(len(tokens))
         return add_rms_norm(h, y, network.norm, eps)[1]

@@ -1,6 +1,6 @@
 """A conversation or a text -> prompt tokens, and what reading the reply needs to know of them. Pure; for any thread."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,8 @@ U32 = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """One prompt. `tokens` [n] uint32, `keys` of its beginnings, `max_tokens` for its reply. `text` is what it says,
-    where the caller gave text. `inside`: it ends within reasoning."""
+    """One prompt. `tokens` [n] uint32, `keys` of its beginnings, `max_tokens` for its reply. `asked` is what the caller
+    gave where that is no conversation. `inside`: it ends within reasoning."""
 
     bundle: Bundle
     tokens: U32
@@ -34,7 +34,12 @@ class Ready:
     conversation: Conversation | None = None
     inside: bool = False
     given: str = ""
-    text: str = ""
+    asked: str | Sequence[int] = ""
+
+    @property
+    def text(self) -> str:
+        """What `asked` says. Made when it is wanted: thousands of ids take milliseconds."""
+        return self.asked if isinstance(self.asked, str) else self.bundle.tokenizer.decode(self.asked)
 
     def reply(self, writing: Writing) -> Reply:
         """A reader for one reply."""
@@ -75,8 +80,7 @@ def make_ready(
             raise ValidationError("at least one token is needed", param=field)
         room = _room(len(tokens), call.writing, context, most_new, field)
         keys = prefix_keys(tokens, turn_ends(tokens, bundle.eos_ids), salt)
-        text = prompt if isinstance(prompt, str) else bundle.tokenizer.decode(prompt)
-        made.append(Ready(bundle, tokens, keys, room, text=text))
+        made.append(Ready(bundle, tokens, keys, room, asked=prompt))
     size = max(each.tokens.nbytes for each in made)
     if size > SUBMIT_BYTES:
         raise too_many_bytes(size, call.field)

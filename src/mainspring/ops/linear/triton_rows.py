@@ -1,9 +1,9 @@
-"""Products of a few rows: bound by the weights' bytes, so what stands around them is done on the way.
+"""Products of a few rows: bound by the weights' bytes, so what stands around them is done on the way, where it pays.
 
 A program has OUTPUTS rows of the weights and streams them past all rows of x; x is read again by every program, from
-cache. On the way in x may become a residual sum and its norm, or a gated head norm; on the way out two halves may
-become silu(gate) * up. Where outputs are few, the inner dimension is cut in SPLITS fixed parts, whose fp32 sums the
-next product on the residual adds up in their order: no launch of its own.
+cache. On the way in x may become a gated head norm; on the way out two halves may become silu(gate) * up. Where outputs
+are few, the inner dimension is cut in SPLITS fixed parts, whose fp32 sums the next norm on the residual adds up in
+their order.
 
     normed(h, parts, w, W):  total = h + sum parts;  x = rms(total) (1 + w);  x W^T
     gated(o, z, w, W):       o * rsqrt(mean o^2 + eps) * w * silu(z) a head;  x W^T, in parts
@@ -11,13 +11,15 @@ next product on the residual adds up in their order: no launch of its own.
     plain(x, W):             x W^T
     norm(h, parts, w):       rms(h + sum parts) (1 + w)
 
-The norm's factor is applied to the finished product, which is the same in exact arithmetic. A row's bits depend on no
-other row, and on their number only through the tile's rows (`tile`): 16, 32 or 64.
+The residual sum and its norm are a launch of their own (2 us): within the product each of some hundred programs would
+read all parts again, and the compiler either loads nothing ahead or keeps every part in shared memory (10 and 70 us on
+an H200 where the product takes 7). A row's bits depend on no other row, and on their number only through the tile's
+rows (`tile`): 16, 32 or 64.
 
 Floor: the weights' bytes once; x T K values from cache a program.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import triton
@@ -26,10 +28,13 @@ from torch import Tensor
 
 MOST_ROWS = 64
 """Of a tile; more rows read the weights again, from cache where they are near in time."""
-PROGRAMS = 256
-"""About so many fill a device of 132 multiprocessors twice."""
+PROGRAMS = 512
+"""Wanted of a product that is cut: four for each of 132 multiprocessors."""
 EXACT = "tf32x3"
-PLAIN, NORM, ADD, HEADS = (tl.constexpr(n) for n in range(4))
+PLAIN, HEADS = (tl.constexpr(n) for n in range(2))
+
+
+Kind = Literal["plain", "swiglu", "gated", "summed"]
 
 
 class Tile(NamedTuple):
@@ -40,22 +45,28 @@ class Tile(NamedTuple):
     stages: int
 
 
-def tile(rows: int, outputs: int) -> Tile:
-    """Not measured yet: small enough that programs are many, 16 bytes a thread and several loads in flight."""
+def tile(rows: int, outputs: int, kind: Kind = "plain") -> Tile:
+    """The quickest of some sixty a kind on one H200, at 1 and 32 rows."""
     high = min(max(16, triton.next_power_of_2(rows)), MOST_ROWS)
-    wide = 16 if outputs <= 16 * PROGRAMS else 32 if outputs <= 128 * PROGRAMS else 64
-    return Tile(high, wide, 256 if high <= 16 else 128, 4, 3)
+    if kind == "gated":
+        return Tile(high, 64, 128, 8, 3)
+    if kind == "swiglu":
+        return Tile(high, 32, 128, 4, 6 if outputs <= 4096 else 3) if high == 16 else Tile(high, 16, 128, 2, 4)
+    if kind == "summed":
+        return Tile(high, 32, 64, 2, 6) if high == 16 else Tile(high, 32, 64, 4, 4)
+    wide = 32 if outputs <= 1 << 15 else 64
+    return Tile(high, wide, 256, 4, 3) if high == 16 else Tile(high, wide, 128, 4, 4)
 
 
 def splits(outputs: int, inner: int) -> int:
     """Of the inner dimension, from the shape of the weights alone."""
-    wanted = PROGRAMS // max(triton.cdiv(outputs, 16), 1)
+    wanted = PROGRAMS // max(triton.cdiv(outputs, 32), 1)
     return max(1, min(8, triton.next_power_of_2(max(wanted, 1)), inner // 256))
 
 
-@triton.jit(do_not_specialize=["T", "P"])
+@triton.jit(do_not_specialize=["T"])
 def _rows(
-    x, x_stride, parts, P, total, scale, z, z_stride, weight, out, T, N, K, eps,
+    x, x_stride, scale, z, z_stride, weight, out, T, N, K, eps,
     ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INNER: tl.constexpr, WAY: tl.constexpr, SPLITS: tl.constexpr,
     SWIGLU: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
@@ -70,24 +81,11 @@ def _rows(
     of_w = weight + n.to(tl.int64)[:, None] * K
     acc = tl.zeros((ROWS, OUTPUTS), tl.float32)
     other = tl.zeros((ROWS, OUTPUTS), tl.float32)
-    squares = tl.zeros((ROWS,), tl.float32)
     for at in range(split * long, tl.minimum((split + 1) * long, K), INNER):
         k = at + tl.arange(0, INNER)
         inside = (k < K)[None, :]
         W = tl.load(of_w + k[None, :], mask=wanted & inside, other=0.0)
         X = tl.load(x + line * x_stride + k[None, :], mask=live & inside, other=0.0)
-        if WAY == ADD:
-            wide = X.to(tl.float32)
-            for p in range(P):
-                wide += tl.load(parts + (p * T + line) * K + k[None, :], mask=live & inside, other=0.0)
-            X = wide.to(KIND)
-            if tl.program_id(0) == 0:
-                tl.store(total + line * K + k[None, :], X, mask=live & inside)
-        if (WAY == NORM) | (WAY == ADD):
-            wide = X.to(tl.float32)
-            squares += tl.sum(wide * wide, 1)
-            factor = 1.0 + tl.load(scale + k, mask=k < K, other=0.0).to(tl.float32)
-            X = (wide * factor[None, :]).to(KIND)
         if WAY == HEADS:  # INNER is a head's size
             wide = X.to(tl.float32)
             gate = tl.load(z + line * z_stride + k[None, :], mask=live & inside, other=0.0).to(tl.float32)
@@ -98,52 +96,60 @@ def _rows(
         if SWIGLU:
             up = tl.load(of_w + N.to(tl.int64) * K + k[None, :], mask=wanted & inside, other=0.0)
             other = tl.dot(X, tl.trans(up), other, input_precision=EXACT)
-    if (WAY == NORM) | (WAY == ADD):
-        norm = tl.rsqrt(squares / K + eps)[:, None]
-        acc *= norm
-        other *= norm
     if SWIGLU:
         acc = acc * tl.sigmoid(acc) * other
     at_out = out + (split * T + line) * N + n[None, :]
     tl.store(at_out, acc.to(out.dtype.element_ty), mask=live & (n < N)[None, :])
 
 
-@triton.jit(do_not_specialize=["P"])
-def _norm(h, parts, P, scale, out, K, eps, WIDE: tl.constexpr):
+@triton.jit
+def _add_norm(h, parts, scale, total, out, K, eps, P: tl.constexpr, WIDE: tl.constexpr):
     row, T = tl.program_id(0).to(tl.int64), tl.num_programs(0)
     k = tl.arange(0, WIDE)
     inside = k < K
     x = tl.load(h + row * K + k, mask=inside, other=0.0).to(tl.float32)
-    for p in range(P):
+    factor = 1.0 + tl.load(scale + k, mask=inside, other=0.0).to(tl.float32)
+    for p in tl.static_range(P):  # all loads on their way at once
         x += tl.load(parts + (p * T + row) * K + k, mask=inside, other=0.0)
-    x = x.to(h.dtype.element_ty).to(tl.float32)
-    x = x * tl.rsqrt(tl.sum(x * x, 0) / K + eps) * (1.0 + tl.load(scale + k, mask=inside, other=0.0).to(tl.float32))
+    rounded = x.to(h.dtype.element_ty)
+    if P > 0:
+        tl.store(total + row * K + k, rounded, mask=inside)
+    x = rounded.to(tl.float32)
+    x = x * tl.rsqrt(tl.sum(x * x, 0) / K + eps) * factor
     tl.store(out + row * K + k, x.to(out.dtype.element_ty), mask=inside)
+
+
+def add_norm(h: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """(total [T, K], its norm [T, K]), in h's type; `parts` [P, T, K] fp32. Without parts the total is h itself."""
+    T, K = h.shape
+    out = torch.empty_like(h)
+    total = h if parts is None else torch.empty_like(h)
+    _add_norm[(T,)](
+        h, h if parts is None else parts, scale, total, out, K, eps,
+        P=0 if parts is None else len(parts), WIDE=triton.next_power_of_2(K), num_warps=8,
+    )  # fmt: skip
+    return total, out
 
 
 def norm(h: Tensor, parts: Tensor, scale: Tensor, eps: float) -> Tensor:
     """[T, K] in h's type."""
-    T, K = h.shape
-    out = torch.empty_like(h)
-    _norm[(T,)](h, parts, len(parts), scale, out, K, eps, WIDE=triton.next_power_of_2(K), num_warps=4)
-    return out
+    return add_norm(h, parts, scale, eps)[1]
 
 
 def _launch(
-    x: Tensor, weight: Tensor, out: Tensor, way: int, *, outputs: int, cuts: int = 1, parts: Tensor | None = None,
-    total: Tensor | None = None, scale: Tensor | None = None, z: Tensor | None = None, eps: float = 0.0,
-    inner: int | None = None, swiglu: bool = False,
+    x: Tensor, weight: Tensor, out: Tensor, way: int, *, outputs: int, cuts: int = 1,
+    scale: Tensor | None = None, z: Tensor | None = None, eps: float = 0.0, inner: int | None = None,
+    kind: Kind = "plain",
 ) -> None:  # fmt: skip
     T, K = x.shape
-    t = tile(T, outputs)
+    t = tile(T, outputs, kind)
     gate = x if z is None else z
     grid = (triton.cdiv(outputs, t.outputs), triton.cdiv(T, t.rows), cuts)
     _rows[grid](
-        x, x.stride(0), x if parts is None else parts, 0 if parts is None else len(parts),
-        x if total is None else total, x if scale is None else scale, gate, gate.stride(0), weight, out,
+        x, x.stride(0), x if scale is None else scale, gate, gate.stride(0), weight, out,
         T, outputs, K, eps,
         ROWS=t.rows, OUTPUTS=t.outputs, INNER=inner or min(t.inner, triton.next_power_of_2(K)), WAY=way, SPLITS=cuts,
-        SWIGLU=swiglu, EXACT=EXACT, num_warps=t.warps, num_stages=t.stages,
+        SWIGLU=kind == "swiglu", EXACT=EXACT, num_warps=t.warps, num_stages=t.stages,
     )  # fmt: skip
 
 
@@ -153,10 +159,9 @@ def normed(
     """(total [T, K], product [T, N] or, with `swiglu`, [T, N / 2]); `parts` [P, T, K] fp32. Without parts the total is
     h itself."""
     outputs = len(weight) // 2 if swiglu else len(weight)
-    total = h if parts is None else torch.empty_like(h)
+    total, x = add_norm(h, parts, scale, eps)
     out = h.new_empty(len(h), outputs)
-    way = (NORM if parts is None else ADD).value
-    _launch(h, weight, out, way, outputs=outputs, parts=parts, total=total, scale=scale, eps=eps, swiglu=swiglu)
+    _launch(x, weight, out, PLAIN.value, outputs=outputs, kind="swiglu" if swiglu else "plain")
     return total, out
 
 
@@ -165,7 +170,9 @@ def gated(o: Tensor, z: Tensor, scale: Tensor, weight: Tensor, eps: float) -> Te
     N, K = weight.shape
     cuts = splits(N, K)
     out = o.new_empty(cuts, len(o), N, dtype=torch.float32)
-    _launch(o, weight, out, HEADS.value, outputs=N, cuts=cuts, scale=scale, z=z, eps=eps, inner=len(scale))
+    _launch(
+        o, weight, out, HEADS.value, outputs=N, cuts=cuts, scale=scale, z=z, eps=eps, inner=len(scale), kind="gated"
+    )  # fmt: skip
     return out
 
 
@@ -174,7 +181,7 @@ def summed(x: Tensor, weight: Tensor) -> Tensor:
     N, K = weight.shape
     cuts = splits(N, K)
     out = x.new_empty(cuts, len(x), N, dtype=torch.float32)
-    _launch(x, weight, out, PLAIN.value, outputs=N, cuts=cuts)
+    _launch(x, weight, out, PLAIN.value, outputs=N, cuts=cuts, kind="summed")
     return out
 
 
