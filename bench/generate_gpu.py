@@ -3,10 +3,15 @@
     python bench/generate_gpu.py                 # every row of the table in ADR 24, on a device
     python bench/generate_gpu.py --floors        # the floors and predictions alone, anywhere
     python bench/generate_gpu.py --case 0.8B-1x1 --profile
+    python bench/generate_gpu.py --trace-rounds 0    # without the second table
 
 A step's time is device events around replays of its recorded round, the prediction beside it; a round's is the wall
 clock through `GenerationBackend.round`, text unread. Bytes count each input once: weights, states read and written,
 keys and values; at COPY bytes a second.
+
+The second table is of recorded steady rounds (`round_trace.py`), made after everything is timed, since a profiler that
+ran once may cost what comes after it: host waits a round, and the device's idle share. Rounds with host drafts (x8)
+can't be launched ahead; 4B-1x1 stands there for those that are.
 """
 
 import shutil
@@ -15,91 +20,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
-from mainspring.model.config import FULL, HybridConfig, parse_config
+from generate_floors import CASES, COPY, Case, config, floors, predicted, step_bytes
+from round_trace import RoundTrace, record
 from shapes import CUDA_SHAPES
 
-COPY = 4.2e12
-LAUNCH_S = 2.2e-6
-"""Of a dependent kernel within a graph, beside its bytes: an assumption until measured."""
-STATE, ELEMENT = 4, 2
-
-
-class Case(NamedTuple):
-    """`slots` with `rows` each at `context` tokens; `must` and `aim` milliseconds, others' for comparison."""
-
-    name: str
-    shape: str
-    slots: int
-    rows: int
-    context: int
-    must: float
-    aim: float
-    others: str
-
-
-CASES = (
-    Case("0.8B-1x1", "0.8B", 1, 1, 1024, 1.2, 0.8, "library ops in a graph 1.44, vLLM 2.50"),
-    Case("0.8B-32x1", "0.8B", 32, 1, 1024, 1.8, 1.3, "library ops in a graph 2.17, vLLM 3.61"),
-    Case("0.8B-1x8", "0.8B", 1, 8, 8192, 1.5, 0.9, "library ops in a graph 4.4"),
-    Case("4B-1x8", "4B", 1, 8, 8192, 3.2, 2.6, "library ops in a graph 8.7"),
-)
 PREFILL = 8192
-
-
-def config(shape: str) -> HybridConfig:
-    return parse_config(CUDA_SHAPES[shape])
-
-
-def parameters(c: HybridConfig) -> int:
-    """Read by a step: the body's matrices and the head."""
-    d, F, D, Hq, G = c.hidden_size, c.intermediate_size, c.head_dim, c.num_attention_heads, c.num_key_value_heads
-    full = c.layer_types.count(FULL)
-    delta = c.num_layers - full
-    mixed = d * (c.conv_dim + c.value_dim + 2 * c.linear_num_value_heads) + c.value_dim * d
-    attending = d * (2 * Hq * D + 2 * G * D) + Hq * D * d
-    return delta * mixed + full * attending + c.num_layers * 3 * d * F + c.vocab_size * d
-
-
-def step_bytes(c: HybridConfig, slots: int, context: int) -> float:
-    full = c.layer_types.count(FULL)
-    state = (c.num_layers - full) * c.linear_num_value_heads * c.linear_key_head_dim * c.linear_value_head_dim * STATE
-    keys = full * 2 * c.num_key_value_heads * c.head_dim * ELEMENT * context
-    return parameters(c) * ELEMENT + slots * (2 * state + keys)
-
-
-def launches(c: HybridConfig) -> int:
-    """Of a step without a drafting head: five a gated-delta layer, six an attention layer; embedding, plan (two fills),
-    three of rotary angles, last norm, head, choice (two), request, walk (a fill), outcome."""
-    full = c.layer_types.count(FULL)
-    return 5 * (c.num_layers - full) + 6 * full + 14
-
-
-def predicted(c: HybridConfig, slots: int, context: int) -> float:
-    return step_bytes(c, slots, context) / COPY + launches(c) * LAUNCH_S
-
-
-def floors() -> str:
-    lines = [
-        "| step | GB | floor ms | launches | predicted ms | must / aim | others |",
-        "|---|---:|---:|---:|---:|---|---|",
-    ]
-    for case in CASES:
-        c = config(case.shape)
-        moved = step_bytes(c, case.slots, case.context)
-        lines.append(
-            f"| {case.shape}, {case.slots} x {case.rows} rows at {case.context:,} | {moved / 1e9:.2f} "
-            f"| {moved / COPY * 1e3:.2f} | {launches(c)} | {predicted(c, case.slots, case.context) * 1e3:.2f} "
-            f"| {case.must} / {case.aim} | {case.others} |"
-        )
-    return "\n".join(lines)
-
-
-# ---------------------------------------------------------------- on a device
+MOST = 1 << 30
 
 
 def slots_of(case: Case) -> Any:
@@ -120,9 +52,6 @@ def slots_of(case: Case) -> Any:
         slots.prefill_slot(slot, prompt)
         slots.begin(slot, TokenRule(), prompt)
     return slots
-
-
-MOST = 1 << 30
 
 
 class Text:
@@ -184,24 +113,59 @@ def spread(found: list[float]) -> str:
     return f"{statistics.median(found):.3f} ({min(found):.3f}-{max(found):.3f})"
 
 
-def measure(case: Case, repeats: int, profile: bool) -> str:
+class Timed(NamedTuple):
+    """Of one case: milliseconds of its recorded round and of whole rounds."""
+
+    device: list[float]
+    walls: list[float]
+
+    @property
+    def beside_graph(self) -> str:
+        return f"{1 - statistics.median(self.device) / statistics.median(self.walls):.1%}"
+
+
+def measure(case: Case, repeats: int) -> Timed:
+    slots = slots_of(case)
+    walls = wall_ms(Text(slots, case).advance, repeats)
+    return Timed(graph_ms(slots, repeats), walls)
+
+
+def row(case: Case, timed: Timed) -> str:
+    c = config(case.shape)
+    return (
+        f"| {case.title} | {spread(timed.device)} | {spread(timed.walls)} | {timed.beside_graph} "
+        f"| {step_bytes(c, case.slots, case.context) / COPY * 1e3:.2f} "
+        f"| {predicted(c, case.slots, case.context) * 1e3:.2f} | {case.bounds} | {case.others} |"
+    )
+
+
+def trace_row(case: Case, timed: Timed, rounds: int) -> str:
+    seen: RoundTrace = record(Text(slots_of(case), case).advance, rounds)
+    return (
+        f"| {case.title} | {seen.counted()} | {seen.launches / rounds:.1f} | {seen.busy_us / rounds / 1e3:.3f} "
+        f"| {seen.idle(statistics.median(timed.walls) * 1e3):.1%} | {seen.idle():.1%} | {timed.beside_graph} |"
+    )
+
+
+def kernels(case: Case) -> str:
+    """Of five replays, by time."""
     import torch
 
     slots = slots_of(case)
-    walls = wall_ms(Text(slots, case).advance, repeats)
-    device = graph_ms(slots, repeats)
-    if profile:
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
-            graph_ms(slots, 5)
-        click.echo(seen.key_averages().table(sort_by="self_cuda_time_total", row_limit=25))
-    c = config(case.shape)
-    idle = 1 - statistics.median(device) / statistics.median(walls)
-    moved = step_bytes(c, case.slots, case.context)
-    return (
-        f"| {case.shape}, {case.slots} x {case.rows} rows at {case.context:,} | {spread(device)} | {spread(walls)} "
-        f"| {idle:.1%} | {moved / COPY * 1e3:.2f} | {predicted(c, case.slots, case.context) * 1e3:.2f} "
-        f"| {case.must} / {case.aim} | {case.others} |"
-    )
+    text = Text(slots, case)
+    text.advance()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        graph_ms(slots, 5)
+    table: str = seen.key_averages().table(sort_by="self_cuda_time_total", row_limit=25)
+    return table
+
+
+def or_reason(case: Case, run: Callable[[], str]) -> str:
+    """A profiler needs rights and counters that a machine may not give: what is asked of others still comes."""
+    try:
+        return run()
+    except Exception as error:
+        return f"{case.title}: {type(error).__name__}: {error}"
 
 
 def prompts(repeats: int) -> str:
@@ -241,7 +205,8 @@ def prompts(repeats: int) -> str:
 @click.option("--case", "names", multiple=True, type=click.Choice([case.name for case in CASES]))
 @click.option("--repeats", default=30, show_default=True)
 @click.option("--profile", is_flag=True, help="Kernels of five replays, by time.")
-def main(only_floors: bool, names: tuple[str, ...], repeats: int, profile: bool) -> None:
+@click.option("--trace-rounds", type=click.IntRange(0, 1000), default=20, show_default=True, help="0: no second table.")
+def main(only_floors: bool, names: tuple[str, ...], repeats: int, profile: bool, trace_rounds: int) -> None:
     if only_floors:
         click.echo(floors())
         return
@@ -253,17 +218,32 @@ def main(only_floors: bool, names: tuple[str, ...], repeats: int, profile: bool)
             [git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True
         ).stdout.strip()
     click.echo(f"commit {commit or 'unknown'}, {torch.cuda.get_device_name()}, torch {torch.__version__}, {sys.argv}")
+    cases = [case for case in CASES if not names or case.name in names]
     click.echo(
         "| step | device ms: median (least-most) | wall ms a round | not in the graph | floor | predicted "
         "| must / aim | others |"
     )
     click.echo("|---|---|---|---:|---:|---:|---|---|")
-    for case in CASES:
-        if not names or case.name in names:
-            click.echo(measure(case, repeats, profile))
-            torch.cuda.empty_cache()
+    timed: dict[str, Timed] = {}
+    for case in cases:
+        timed[case.name] = measure(case, repeats)
+        click.echo(row(case, timed[case.name]))
+        torch.cuda.empty_cache()
     if not names:
         click.echo(prompts(max(repeats // 3, 3)))
+        torch.cuda.empty_cache()
+    if trace_rounds:
+        click.echo(
+            f"\n{trace_rounds} recorded rounds\n\n"
+            "| step | host waits and unpinned copies a round | kernels a round | device ms a round "
+            "| idle of a round as timed | idle while recorded | not in the graph |\n|---|---|---:|---:|---:|---:|---:|"
+        )
+        for case in cases:
+            click.echo(or_reason(case, partial(trace_row, case, timed[case.name], trace_rounds)))
+            torch.cuda.empty_cache()
+    for case in cases if profile else ():
+        click.echo(or_reason(case, partial(kernels, case)))
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

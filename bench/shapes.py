@@ -41,6 +41,24 @@ def _released(hidden: int, inner: int, layers: int, heads: tuple[int, int], line
     }
 
 
+TINY: dict[str, Any] = {  # to try a script with: no figure of it says anything
+    "model_type": "qwen3_5_text",
+    "vocab_size": 24_000,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 32_768,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5},
+}
+
 CUDA_SHAPES = {
     "0.8B": _released(1024, 3584, 24, (8, 2), (16, 16)),
     "4B": _released(2560, 9216, 32, (16, 4), (16, 32)),

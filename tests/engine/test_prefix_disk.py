@@ -34,6 +34,21 @@ def life(folder: Path, quota: int = QUOTA, identity: str = "tiny", **more: Any) 
         streams.close()
 
 
+class Parcel:
+    """So many zeros on their way; `can`: they can begin."""
+
+    def __init__(self, nbytes: int, can: bool = True) -> None:
+        self.nbytes, self.begun, self._can = nbytes, False, can
+
+    def begin(self) -> bool:
+        self.begun = self._can
+        return self._can
+
+    def arrays(self) -> dict[str, Any]:
+        assert self.begun
+        return {"x": np.zeros(self.nbytes, np.uint8)}
+
+
 def disk_of(streams: Streams) -> PrefixDisk:
     assert streams.prefixes.spill is not None
     return streams.prefixes.spill.disk
@@ -234,10 +249,20 @@ def test_what_waits_to_be_written_has_a_limit(tmp_path: Path, monkeypatch: pytes
     disk = PrefixDisk(tmp_path, QUOTA, "tiny")
     monkeypatch.setattr("mainspring.engine.prefix_disk.WAITING_BYTES", 1000)
     monkeypatch.setattr(disk, "_write", lambda *_: None)  # it takes for ever
-    assert disk.put(b"a", {"x": np.zeros(600, np.uint8)})
-    assert not disk.put(b"b", {"x": np.zeros(600, np.uint8)})
-    assert disk.skipped == 1
+    first, second = Parcel(600), Parcel(600)
+    assert disk.put(b"a", first)
+    assert not disk.put(b"b", second)
+    assert (disk.skipped, first.begun, second.begun) == (1, True, False)  # nothing is copied for nothing
     disk.close()
+
+
+def test_what_a_device_has_no_memory_to_copy_is_not_kept_and_takes_no_room(tmp_path: Path) -> None:
+    disk = PrefixDisk(tmp_path, QUOTA, "tiny")
+    assert not disk.put(b"a", Parcel(600, can=False))
+    assert (disk.skipped, disk._waiting_bytes) == (1, 0)
+    assert disk.put(b"a", Parcel(600))
+    disk.close()
+    assert (disk.written, disk._waiting_bytes) == (1, 0)
 
 
 def test_a_device_that_keeps_its_checkpoints_says_so(tmp_path: Path) -> None:

@@ -56,9 +56,10 @@ def write_tiny_tokenizer(
     chat_template: str | None = CHATML,
     vocab_size: int = 512,
     scoring: dict[str, Any] | None = None,
+    generation: dict[str, Any] | None = None,
 ) -> Path:
-    """tokenizer.json, tokenizer_config.json, generation_config.json and, where given, the templates. Returns `folder`;
-    ids end at `vocab_size` + 8."""
+    """tokenizer.json, tokenizer_config.json, generation_config.json (with `generation` in it) and, where given, the
+    templates. Returns `folder`; ids end at `vocab_size` + 8."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     document = tiny_tokenizer_json(vocab_size)
@@ -67,7 +68,7 @@ def write_tiny_tokenizer(
     config = {"eos_token": "<|im_end|>", "pad_token": {"content": "<|endoftext|>"}, "bos_token": None}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     eos = [ids["<|im_end|>"], ids["<|endoftext|>"]]
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": eos}))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": eos} | (generation or {})))
     if chat_template is not None:
         (folder / "chat_template.jinja").write_text(chat_template, encoding="utf-8")
     if scoring is not None:

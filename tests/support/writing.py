@@ -13,19 +13,21 @@ import numpy as np
 
 from mainspring.core.nouns import Limits
 from mainspring.text.bundle import Bundle
+from mainspring.text.sampling import SamplingDefaults
 from mainspring.wire import messages as m
 from support.chat_templates import QWEN_STYLE
 from support.gateway import ScriptedFleet, model_status
 from support.tiny_tokenizer import write_tiny_tokenizer
 
 CONTEXT = 4096
+NOTHING_SAID = SamplingDefaults()
 Script = Callable[[m.Submit], Sequence[int]]
 
 
 @cache
-def bundle(template: str = QWEN_STYLE) -> Bundle:
+def bundle(template: str = QWEN_STYLE, sampling: SamplingDefaults = NOTHING_SAID) -> Bundle:
     with TemporaryDirectory() as folder:
-        return Bundle.load(write_tiny_tokenizer(Path(folder), chat_template=template))
+        return Bundle.load(write_tiny_tokenizer(Path(folder), chat_template=template, generation=sampling.said()))
 
 
 def ids_of(text: str, made: Bundle | None = None) -> list[int]:
@@ -53,6 +55,7 @@ class WritingFleet(ScriptedFleet):
 
     reply: str | Script = "Yes<|im_end|>"
     template: str = QWEN_STYLE
+    sampling: SamplingDefaults = NOTHING_SAID
     block: int = 3
     cached: int = 0
     gate: asyncio.Event | None = None
@@ -66,14 +69,14 @@ class WritingFleet(ScriptedFleet):
     models: tuple[m.ModelStatus, ...] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
-        made = bundle(self.template)
+        made = bundle(self.template, self.sampling)
         if not self.models:
             status = model_status(aliases=("writer",), bundle=made.hash, limits=limited(CONTEXT))
             self.models = (status,)
 
     async def bundle(self, name: str) -> bytes:
         self.fetched.append(name)
-        return bundle(self.template).pack()
+        return bundle(self.template, self.sampling).pack()
 
     async def generate(
         self,

@@ -16,6 +16,7 @@ from mainspring.wire.tcp import TcpTransport
 from mainspring.wire.trust import Credentials
 from support import fleet_pki as pki
 from support.ears import Door, Ear, run, until
+from support.faults import WORDS
 
 TRANSPORTS = {"tcp": TcpTransport, "quic": QuicTransport}
 AnyTransport = type[TcpTransport] | type[QuicTransport]
@@ -165,10 +166,12 @@ def test_a_silent_path_is_left_for_a_new_port(monkeypatch: pytest.MonkeyPatch) -
     run(body())
 
 
-def test_a_receiver_that_fails_loses_its_own_connection_only(kind: AnyTransport) -> None:
+def test_a_receiver_that_fails_loses_its_own_connection_only(
+    kind: AnyTransport, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(_ear: Ear, _stream: int, data: bytes) -> None:
         if data == b"poison":
-            raise RuntimeError("a fault of the shell")
+            raise RuntimeError(WORDS)
 
     async def body() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
@@ -184,6 +187,7 @@ def test_a_receiver_that_fails_loses_its_own_connection_only(kind: AnyTransport)
         await endpoint.stop()
 
     run(body())
+    assert WORDS not in caplog.text  # what quotes bytes quotes a conversation
 
 
 def test_a_dial_that_is_given_up_leaves_nothing_behind(kind: AnyTransport) -> None:

@@ -37,8 +37,9 @@ def command(
     """
     if ctx.invoked_subcommand is not None:
         return
-    import logging
+    import sys
 
+    from mainspring.faultlog import set_up
     from mainspring.fleet.config import read_config
     from mainspring.fleet.loop import run
     from mainspring.fleet.serve import serve
@@ -48,7 +49,7 @@ def command(
     click.echo(config.resolved(), err=not check)
     if check:
         return
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up(sys.stderr)
     try:
         run(lambda: serve(config))
     except OSError as error:

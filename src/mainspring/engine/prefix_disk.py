@@ -8,31 +8,48 @@ states of conversations are in these files, though no token is.
 """
 
 import fcntl
+import io
 import logging
 import os
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
+from mainspring.engine.tensor_file import Arrays, head_of, write
 from mainspring.errors import InputError
 
 log = logging.getLogger(__name__)
-Arrays = Mapping[str, NDArray[np.generic]]
 WAITING_BYTES = 256 << 20
-"""Arrays that may wait to be written; more is not kept."""
+"""Of checkpoints that may wait to be written, on their device or here; more is not kept."""
 MOST_FILES = 65_536
 NAME = re.compile(r"[0-9a-f]{32}\.safetensors")
 SECRET = "key"  # noqa: S105 - a file's name
+
+
+class Leaving(Protocol):
+    """A checkpoint on its way out of a device, of `nbytes` in all."""
+
+    nbytes: int
+
+    def begin(self) -> bool:
+        """In the device's thread: what it is now is what `arrays` will give, whatever the device does next. False where
+        it has no memory for that."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """After `begin`, in another thread: all of it on the host, waited for."""
+        ...
 
 
 class PrefixDisk:
@@ -68,9 +85,9 @@ class PrefixDisk:
     def __contains__(self, key: bytes) -> bool:
         return self._name(key) in self._files
 
-    def put(self, key: bytes, arrays: Arrays) -> bool:
-        """Written soon, by then owned here; False where it is here already, too large, or too much waits."""
-        name, size = self._name(key), sum(each.nbytes for each in arrays.values())
+    def put(self, key: bytes, leaving: Leaving) -> bool:
+        """Begun, and written soon; False where it is here already, too large, too much waits, or it can't begin."""
+        name, size = self._name(key), leaving.nbytes
         with self._mutex:
             if name in self._files or name in self._waiting:
                 return False
@@ -79,7 +96,16 @@ class PrefixDisk:
                 return False
             self._waiting.add(name)
             self._waiting_bytes += size
-        self._thread.submit(self._write, name, arrays, size)
+        begun = False
+        try:
+            begun = leaving.begin()
+        finally:
+            if not begun:
+                self._waited(name, size)
+        if not begun:
+            self.skipped += 1
+            return False
+        self._thread.submit(self._write, name, leaving, size)
         return True
 
     def get(self, key: bytes) -> dict[str, NDArray[np.generic]] | None:
@@ -125,23 +151,30 @@ class PrefixDisk:
     def _mac(self, name: str, arrays: Arrays) -> str:
         made = blake2b(name.encode(), key=self._key, digest_size=32)
         for each in sorted(arrays):
-            array = np.ascontiguousarray(arrays[each])
+            array = arrays[each]
             made.update(f"{each}\0{array.dtype.str}\0{array.shape}\0".encode())
             made.update(array.reshape(-1).view(np.uint8).data)
         return made.hexdigest()
 
-    def _write(self, name: str, arrays: Arrays, size: int) -> None:
+    def _waited(self, name: str, size: int) -> None:
+        with self._mutex:
+            self._waiting.discard(name)
+            self._waiting_bytes -= size
+
+    def _write(self, name: str, leaving: Leaving, size: int) -> None:
         """In the thread. A disk that takes nothing costs later prompts a scan, so it is only said, once."""
         path, aside = self.folder / name, self.folder / f"{name}.tmp"
         try:
-            whole = {each: np.ascontiguousarray(array) for each, array in arrays.items()}
-            data = save(whole, metadata={"mac": self._mac(name, whole)})
+            arrays = leaving.arrays()
+            metadata = {"mac": self._mac(name, arrays)}
+            taken = len(head_of(arrays, metadata)) + sum(each.nbytes for each in arrays.values())
             with self._mutex:
-                self._make_room(len(data))
-            _put(aside, path, data)
+                self._make_room(taken)
+            with _aside(aside, path) as file:
+                write(file, arrays, metadata)
             with self._mutex:
-                self._files[name] = len(data)
-                self.used_bytes += len(data)
+                self._files[name] = taken
+                self.used_bytes += taken
                 self.written += 1
                 self._make_room(0)
             self._failing = False
@@ -152,9 +185,7 @@ class PrefixDisk:
             self._failing = True
             _unlink(aside)
         finally:
-            with self._mutex:
-                self._waiting.discard(name)
-                self._waiting_bytes -= size
+            self._waited(name, size)
 
     def _make_room(self, more: int) -> None:
         while self._files and (self.used_bytes + more > self.quota_bytes or len(self._files) > MOST_FILES):
@@ -207,14 +238,16 @@ def _secret(path: Path) -> bytes:
     except FileNotFoundError:
         pass
     made = secrets.token_bytes(32)
-    _put(path.with_suffix(".tmp"), path, made)
+    with _aside(path.with_suffix(".tmp"), path) as file:
+        file.write(made)
     return made
 
 
-def _put(aside: Path, path: Path, data: bytes) -> None:
-    """For its owner's eyes, whole or not at all."""
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
+@contextmanager
+def _aside(aside: Path, path: Path) -> Iterator[io.FileIO]:
+    """Unbuffered, for its owner's eyes; in its place whole or not at all."""
+    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", buffering=0) as file:
+        yield file
     aside.replace(path)
 
 

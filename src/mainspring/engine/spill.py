@@ -2,22 +2,20 @@
 
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mainspring.backend.generation import CheckpointSize
-from mainspring.engine.prefix_disk import Arrays, PrefixDisk
+from mainspring.engine.prefix_disk import Leaving, PrefixDisk
+from mainspring.engine.tensor_file import Arrays
 
 
 class Spilling(Protocol):
     """A device whose checkpoints can leave it, bit for bit."""
 
-    def dump(self, checkpoint: int) -> dict[str, NDArray[np.generic]]:
-        """Copies of all that it is."""
+    def dump(self, checkpoint: int) -> Leaving:
+        """All that it is; not begun."""
         ...
 
     def load(self, arrays: Arrays, length: int) -> int:
-        """The same again, of so many tokens. ValueError where the arrays are of something else."""
+        """What `dump` gave again, of so many tokens. ValueError where the arrays are of something else."""
         ...
 
     def checkpoint_size(self, checkpoint: int) -> CheckpointSize: ...

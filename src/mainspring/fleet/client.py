@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mainspring.errors import MainspringError
+from mainspring.faultlog import log_fault
 from mainspring.fleet import clock
 from mainspring.fleet.bundles import BundleCache, Fetching, Packed
 from mainspring.fleet.client_link import Asked, ClientLink
@@ -252,7 +253,7 @@ class FleetClient:
             self._why = str(error)
             return getattr(error, "close", None)
         except Exception as error:
-            log.exception("dialling %s:%d went wrong", self._host, self._port)
+            log_fault(log, error, "dialling %s:%d went wrong", self._host, self._port)
             self._why = type(error).__name__
             return None
         try:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 
+from mainspring.faultlog import log_fault
 from mainspring.fleet.links import Peer
 from mainspring.fleet.offloop import Done, attempt
 from mainspring.fleet.shell import Shell
@@ -108,7 +109,7 @@ class Port:
     def _call(self, do: Callable[[Shell, float], None]) -> None:
         try:
             do(self._driver.shell, self._driver.now_s())
-        except Exception:
-            log.exception("a fault on the link of %s %s", self.peer.role, self.peer.name)
+        except Exception as error:
+            log_fault(log, error, "a fault on the link of %s %s", self.peer.role, self.peer.name)
             self.peer.connection.close(Close.INTERNAL, "internal fault")
         self._driver.arm()

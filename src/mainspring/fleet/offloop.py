@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mainspring.faultlog import log_fault
+
 if TYPE_CHECKING:
     from mainspring.fleet.shell import Shell
 
@@ -33,8 +35,8 @@ class OffLoop:
         """One fault must not stop the loop."""
         try:
             done(outcome, now_s)
-        except Exception:
-            log.exception("a fault after work off the loop")
+        except Exception as error:
+            log_fault(log, error, "a fault after work off the loop")
             self.shell.tally.count("faults")
 
     def _back(self, done: Done) -> Done:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from mainspring.faultlog import log_fault
 from mainspring.fleet import clock
 from mainspring.fleet.bundles import BundleCache
 from mainspring.fleet.config import FleetConfig
@@ -150,8 +151,8 @@ class Serving:
             for node in self.config.nodes:
                 try:
                     self._certify(node.name)
-                except Exception:
-                    log.exception("the certificate of node %s can't be renewed", node.name)
+                except Exception as error:  # of files and keys: its message is the operator's
+                    log_fault(log, error, "the certificate of node %s can't be renewed (%s)", node.name, error)
             self._renew()
 
         asyncio.get_running_loop().call_later(RENEW_S, renew)

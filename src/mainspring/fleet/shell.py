@@ -28,6 +28,7 @@ from mainspring.core.actions import (
     SendPass,
 )
 from mainspring.core.router import Router
+from mainspring.faultlog import log_fault
 from mainspring.fleet.admission import Models
 from mainspring.fleet.answers import Answers
 from mainspring.fleet.budget import Budget
@@ -247,8 +248,8 @@ class Shell:
             self._pump(peer, now_s)
             self._within(self.book.backlog, peer, "what peers do not read (limits.backlog_total_mib)", now_s)
             self._arm(peer)
-        except Exception:
-            log.exception("a fault while writing to %s %s", peer.role, peer.name)
+        except Exception as error:
+            log_fault(log, error, "a fault while writing to %s %s", peer.role, peer.name)
             self.tally.count("faults")
             self._take(peer, peer.link.lost(Close.INTERNAL, "internal fault", False, now_s), now_s)
             peer.connection.close(Close.INTERNAL, "internal fault")
@@ -283,8 +284,8 @@ class Shell:
     def _step(self, event: ev.Event, now_s: float) -> None:
         try:
             actions = self.core.handle(event, now_s)
-        except Exception:
-            log.exception("the router core failed on %s", type(event).__name__)
+        except Exception as error:
+            log_fault(log, error, "the router core failed on %s", type(event).__name__)
             self.tally.count("faults")
             self._start_over(now_s)
             return
@@ -324,8 +325,8 @@ class Shell:
         """One fault must not stop the loop, nor leave its request without an answer."""
         try:
             do()
-        except Exception:
-            log.exception("a fault while handling %s", type(what).__name__)
+        except Exception as error:
+            log_fault(log, error, "a fault while handling %s", type(what).__name__)
             self.tally.count("faults")
             if isinstance(what, SendPass):
                 self.tell(ev.WorkFailed(what.work.node_id, what.work.epoch, what.work.id))

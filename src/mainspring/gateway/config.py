@@ -51,8 +51,10 @@ class GatewayLimits(Struct, frozen=True, forbid_unknown_fields=True):
 class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """`keys`: the key file, "" for none. `hosts`: what `Host` may say beside the bind address and loopback names, "*"
     for anything. `cors`: allowed origins. `default_class`, `default_model` ("" where the router knows but one): for
-    requests that name none. `router` HOST:PORT and `tls`, the folder of a client's certificate: where `mainspring
-    gateway` dials; `transport` how. `share`: of every key's rate and quota, where several gateways serve one router."""
+    requests that name none. `checkpoint_sampling`: where a request does not say how tokens are chosen, a checkpoint's
+    own word comes before the API's defaults. `router` HOST:PORT and `tls`, the folder of a client's certificate: where
+    `mainspring gateway` dials; `transport` how. `share`: of every key's rate and quota, where several gateways serve
+    one router."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = DEFAULT_PORT
@@ -64,6 +66,7 @@ class GatewayConfig(Struct, frozen=True, forbid_unknown_fields=True):
     cors: tuple[Annotated[str, Meta(min_length=1, max_length=255)], ...] = ()
     default_class: Name = "standard"
     default_model: Annotated[str, Meta(max_length=128)] = ""
+    checkpoint_sampling: bool = True
     drain_s: Seconds = 30.0
     ready_s: Annotated[float, Meta(gt=0.0, le=3600.0)] = 60.0
     share: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from mainspring.errors import MainspringError
+from mainspring.faultlog import log_fault
 from mainspring.fleet.client import FleetClient
 from mainspring.fleet.config import FleetConfig, NodeSection, read_config
 from mainspring.fleet.errors import ConfigError
@@ -182,5 +183,5 @@ async def _renew(fleet: Fleet) -> None:
         await asyncio.sleep(RENEW_S)
         try:
             fleet.certify()
-        except Exception:
-            log.exception("the router's certificate can't be renewed")
+        except Exception as error:  # of files and keys: its message is the operator's
+            log_fault(log, error, "the router's certificate can't be renewed (%s)", error)

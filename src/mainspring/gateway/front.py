@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from mainspring.errors import MainspringError
+from mainspring.faultlog import described
 from mainspring.fleet.errors import InternalError
 from mainspring.gateway.errors import (
     RETRY_S,
@@ -31,7 +32,6 @@ from mainspring.gateway.errors import (
     surface_of,
 )
 from mainspring.gateway.headers import RawHeaders, first, request_id_of
-from mainspring.gateway.logs import place_of
 from mainspring.gateway.service import Gateway
 from mainspring.gateway.visit import Visit
 from mainspring.gateway.within import within
@@ -98,7 +98,7 @@ class Front:
             task.uncancel()
             await answer.fail(ClosingError("this gateway is being replaced", retry_after_s=RETRY_S))
         except Exception as error:
-            log.error("a fault of ours", extra={"fields": {"request_id": visit.request_id, "at": place_of(error)}})
+            log.error("a fault of ours", extra={"fields": {"request_id": visit.request_id, "at": described(error)}})
             await answer.fail(InternalError("internal fault"))
         finally:
             del self._tasks[task]

@@ -1,18 +1,18 @@
 """One JSON line an event on stderr: time, level, logger, message, and the fields of `extra={"fields": {...}}`.
 
 Requests have one line each. No body, no header beyond the request id, no text of a conversation ever gets here: of an
-unexpected exception its type and place are logged, not its message.
+unexpected exception its kind and places are logged, not its message (`faultlog`).
 """
 
 import logging
 import time
-import traceback
 from typing import TextIO
 
 import msgspec
 
+from mainspring.faultlog import described, said
+
 MESSAGE_CHARS = 2000
-FRAMES = 20
 
 
 class JsonFormatter(logging.Formatter):
@@ -27,19 +27,12 @@ class JsonFormatter(logging.Formatter):
             "time": f"{self._when}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage()[:MESSAGE_CHARS],
+            "message": said(record)[:MESSAGE_CHARS],
         }
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[1] is not None:
-            line["exception"] = place_of(record.exc_info[1])
+            line["exception"] = described(record.exc_info[1])
         return msgspec.json.encode(line).decode()
-
-
-def place_of(error: BaseException) -> str:
-    """Type and stack of an exception without its message, which may quote what it choked on."""
-    frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
-    stack = " < ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in reversed(frames))
-    return f"{type(error).__name__} at {stack}"
 
 
 def set_up(stream: TextIO, level: int = logging.INFO) -> None:

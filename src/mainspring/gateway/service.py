@@ -23,6 +23,7 @@ import numpy.typing as npt
 from mainspring.core.nouns import Limits
 from mainspring.core.refusals import DeadlineError
 from mainspring.errors import MainspringError, TooLargeError
+from mainspring.faultlog import log_fault
 from mainspring.fleet import clock
 from mainspring.fleet.errors import LinkLostError, RequestRefusedError
 from mainspring.gateway.assemble import SUBMIT_BYTES, Assembled, Assembler, Prepared, too_many_bytes
@@ -319,8 +320,8 @@ class Gateway:
                 self._polled.set()
             except (MainspringError, TimeoutError) as error:
                 log.debug("the router's status can't be had: %s", type(error).__name__)
-            except Exception:
-                log.exception("a fault while the router's status was read")
+            except Exception as error:
+                log_fault(log, error, "a fault while the router's status was read")
             # Beside the loop: a large file takes seconds.
             if self.keys.required and await asyncio.to_thread(self.keys.refresh, self.now_s()):
                 self.ledger.forget(self.keys.names)

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mainspring.errors import InputError
+from mainspring.faultlog import set_up
 from mainspring.node import clock
 from mainspring.node.config import NodeConfig
 from mainspring.node.health import Health
@@ -35,7 +36,7 @@ KEEP_S = 5.0
 
 def run(config: NodeConfig) -> None:
     """Blocks until a signal. ModelError, PkiError, InputError where the node can't start."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up(sys.stderr)
     asyncio.run(serve(config))
 
 

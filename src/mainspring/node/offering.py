@@ -18,7 +18,7 @@ from mainspring.backend.gauges import Gauges, gauges_of
 from mainspring.backend.protocol import Backend
 from mainspring.core.nouns import Limits
 from mainspring.errors import ModelError
-from mainspring.node.faultlog import log_fault
+from mainspring.faultlog import log_fault
 from mainspring.node.probe import Probe
 from mainspring.node.roundfit import RoundFit
 from mainspring.wire import messages as m

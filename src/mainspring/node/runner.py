@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from mainspring.engine import CheckpointGoneError, Engine, Segment
-from mainspring.node.faultlog import log_fault
+from mainspring.faultlog import log_fault
 from mainspring.node.jobs import Job, PassJob, ProbeJob, Say
 from mainspring.node.outcome import Outcome
 from mainspring.node.scheduler import Scheduler

@@ -12,7 +12,7 @@ from mainspring.engine.prefix_disk import PrefixDisk
 from mainspring.engine.stream_records import Constraint, Emitted, StreamSpec
 from mainspring.engine.streams import Streams
 from mainspring.errors import InputError
-from mainspring.node.faultlog import log_fault
+from mainspring.faultlog import log_fault
 from mainspring.node.tasks import Chunk, PromptGoneError
 from mainspring.wire import messages as m
 from mainspring.wire.generation import HISTOGRAM

@@ -1,4 +1,5 @@
-"""A bundle: all of a model but its weights. Tokenizer, chat template, scoring.json, end-of-sequence ids.
+"""A bundle: all of a model but its weights. Tokenizer, chat template, scoring.json, end-of-sequence ids, how the
+checkpoint wants its tokens chosen.
 
 Frozen, identified by `hash` (SHA-256 of its canonical content: the same on every machine, whatever the order of keys),
 and packed into bytes so that gateways need no model folder. A folder without a chat template gets a plain one, noted in
@@ -228,4 +229,6 @@ def _hash(files: Files, scoring: Scoring) -> str:
     }
     if files.familiarity:  # those without keep the hash that they had
         content["familiarity"] = hashlib.sha256(files.familiarity).hexdigest()
+    if said := files.sampling.said():  # the same
+        content["sampling"] = said
     return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()

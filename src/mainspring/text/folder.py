@@ -7,7 +7,9 @@ import msgspec
 
 from mainspring.errors import ModelError, TemplateError, TokenizerError
 from mainspring.text.familiarity import FILE
+from mainspring.text.sampling import SamplingDefaults, read_sampling
 
+GENERATION = "generation_config.json"
 FALLBACK_NAME = "built-in template"
 # For models without a chat template: turns as headed paragraphs, no control tokens.
 FALLBACK = """\
@@ -50,6 +52,7 @@ class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     notes: tuple[str, ...] = ()
     version: int = 1
     familiarity: bytes = b""
+    sampling: SamplingDefaults = SamplingDefaults()
 
 
 def read_folder(folder: Path) -> Files:
@@ -60,7 +63,7 @@ def read_folder(folder: Path) -> Files:
     except OSError as error:
         raise TokenizerError(f"{path} can't be read: {error.strerror}") from None
     settings = _json(folder / "tokenizer_config.json")
-    config, generation = _json(folder / "config.json"), _json(folder / "generation_config.json")
+    config, generation = _json(folder / "config.json"), _json(folder / GENERATION)
     template, name = _template(folder, settings)
     notes = () if name != FALLBACK_NAME else ("the folder has no chat template: a plain one is used",)
     variables = {key: text for key, value in settings.items() if key.endswith("_token") and (text := _word(value))}
@@ -76,6 +79,7 @@ def read_folder(folder: Path) -> Files:
         context_tokens=_number(config, "max_position_embeddings"),
         notes=notes,
         familiarity=familiarity.read_bytes() if familiarity.is_file() else b"",
+        sampling=read_sampling(generation, folder / GENERATION),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from qh3.quic import events
 from qh3.quic.connection import QuicConnectionError
 
+from mainspring.faultlog import log_fault
 from mainspring.wire.clock import Clock, Handle
 from mainspring.wire.errors import Close, WireError
 from mainspring.wire.quic_connection import Address, FleetConnection
@@ -147,8 +148,8 @@ class QuicChannel:
         while (event := self.connection.next_event()) is not None:
             try:
                 self._hear(event)
-            except Exception:  # the shell's fault: it loses this connection, the port goes on
-                log.exception("the receiver of %s failed", self.address)
+            except Exception as error:  # the shell's fault: it loses this connection, the port goes on
+                log_fault(log, error, "the receiver of %s failed", self.address)
                 self._cut(Close.INTERNAL, "the receiver failed")
         ending = self.connection.ending
         if ending is not None and self._lost is None:
@@ -221,7 +222,7 @@ class QuicChannel:
 
     def _library_failed(self, error: Exception) -> None:
         """Whatever it was, this connection is over and no other."""
-        log.warning("the connection with %s ends: %s: %s", self.address, type(error).__name__, error)
+        log_fault(log, error, "the connection with %s ends", self.address, level=logging.WARNING)
         self._end(Lost(Close.INTERNAL, "the QUIC library failed"))
         with contextlib.suppress(Exception):  # the peer need not wait for its idle timeout, if it can be told
             self.connection.close(int(Close.INTERNAL), None, "the QUIC library failed")

@@ -153,7 +153,8 @@ class Runner:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # Of this thread's calls: another one may be waiting for a checkpoint on its way to the host.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             if self.copies:
                 buffers.send()
             logits = self.network.forward(buffers.tables, shape)

@@ -13,6 +13,8 @@ from mainspring.backend.cuda_slots.rounding import Rounding
 from mainspring.backend.cuda_slots.rounds import Rounds
 from mainspring.backend.cuda_slots.runner import Runner
 from mainspring.backend.cuda_slots.slot import Checkpoint, Slot, host_words
+from mainspring.backend.cuda_slots.spilling import Arrays as HostArrays
+from mainspring.backend.cuda_slots.spilling import Leaving, Way, loaded
 from mainspring.backend.cuda_slots.trunk import Trunk
 from mainspring.backend.generation import GRID, CheckpointSize, RoundResult, SlotLimits, SlotRound, TokenRule
 from mainspring.backend.handles import Handles
@@ -44,6 +46,7 @@ class CudaSlots:
         self._slots: dict[int, Slot] = {}
         self._rounding = Rounding(runner, self._arrays, limits, heads=mtp is not None, ahead=ahead)
         self._checkpoints: Handles[Checkpoint] = Handles()
+        self._way: Way | None = None
 
     @property
     def context_tokens(self) -> int:
@@ -175,6 +178,24 @@ class CudaSlots:
         kept = self._checkpoints[checkpoint]
         self._checkpoints.remove(checkpoint)
         kept.buffer.claims.remove(kept.length)
+
+    def dump(self, checkpoint: int) -> Leaving:
+        """All of a checkpoint, for a disk; the way out is made with the first."""
+        if self._way is None:
+            self._way = Way(self._trunk.network.embed.device)
+        return Leaving(self._checkpoints[checkpoint], self._way)
+
+    @torch.inference_mode()
+    def load(self, arrays: HostArrays, length: int) -> int:
+        """What `dump` gave, of `length` tokens. ValueError where it is of another model, or of other tokens."""
+        c, weights = self._config, self._trunk.network.embed
+        layers, deltas = self._attention_layers + (self._head is not None), c.num_layers - self._attention_layers
+        like = Checkpoint(
+            Buffer(weights.new_empty(layers, 1, 2, c.num_key_value_heads, c.head_dim)), 1,
+            self._arrays.memory.states[0, :deltas], weights.new_empty(deltas, MEMORY, c.conv_dim), 0,
+            None if self._head is None else weights.new_empty(1, c.hidden_size), self._arrays.first[0],
+        )  # fmt: skip
+        return self._checkpoints.add(loaded(arrays, length, like))
 
     # ---------------------------------------------------------------- rounds
 

@@ -27,7 +27,7 @@ from mainspring.backend.torch_slots.drafting import Drafted, DraftingHead
 from mainspring.backend.torch_slots.layers import Place
 from mainspring.backend.torch_slots.network import Network
 from mainspring.backend.torch_slots.slot import Checkpoint, Slot
-from mainspring.backend.torch_slots.spilling import dumped, loaded
+from mainspring.backend.torch_slots.spilling import Leaving, loaded
 from mainspring.model.hybrid import Hybrid
 from mainspring.model.mtp import MtpHead
 from mainspring.ops.acceptance.reference import NotFiniteError, Seen, Verified, log_probabilities, verify
@@ -162,9 +162,9 @@ class TorchSlots:
         self._checkpoints.remove(checkpoint)
         kept.buffer.claims.remove(kept.length)
 
-    def dump(self, checkpoint: int) -> dict[str, NDArray[np.generic]]:
+    def dump(self, checkpoint: int) -> Leaving:
         """All of a checkpoint, for a disk."""
-        return dumped(self._checkpoints[checkpoint])
+        return Leaving(self._checkpoints[checkpoint])
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]], length: int) -> int:
         """What `dump` gave, of `length` tokens. ValueError where it is of another model, or of other tokens."""

@@ -15,17 +15,30 @@ Arrays = Mapping[str, NDArray[np.generic]]
 OPTIONAL = ("pending", "logits")
 
 
-@torch.inference_mode()
-def dumped(kept: Checkpoint) -> dict[str, NDArray[np.generic]]:
-    """Copies: others write on behind its rows. "counts" [2] int64: tokens, rows of the drafting head."""
-    found = {
-        "rows": kept.buffer.rows[:, :, :, : kept.length], "recurrent": kept.recurrent, "conv": kept.conv,
-        "pending": kept.pending, "logits": kept.logits,
-    }  # fmt: skip
-    arrays: dict[str, NDArray[np.generic]] = {
-        name: x.clone(memory_format=torch.contiguous_format).numpy() for name, x in found.items() if x is not None
-    }
-    return arrays | {"counts": np.array([kept.length, kept.drafted], np.int64)}
+class Leaving:
+    """One checkpoint on its way out; see `engine.prefix_disk.Leaving`. "counts" [2] int64: tokens, rows of the drafting
+    head."""
+
+    def __init__(self, kept: Checkpoint) -> None:
+        found = {
+            "rows": kept.buffer.rows[:, :, :, : kept.length], "recurrent": kept.recurrent, "conv": kept.conv,
+            "pending": kept.pending, "logits": kept.logits,
+        }  # fmt: skip
+        self._tensors = {name: x for name, x in found.items() if x is not None}
+        self._arrays: dict[str, NDArray[np.generic]] = {"counts": np.array([kept.length, kept.drafted], np.int64)}
+        self.nbytes = sum(x.nbytes for x in self._tensors.values()) + self._arrays["counts"].nbytes
+
+    @torch.inference_mode()
+    def begin(self) -> bool:
+        """Copies: others write on behind its rows."""
+        self._arrays |= {
+            name: x.clone(memory_format=torch.contiguous_format).numpy() for name, x in self._tensors.items()
+        }
+        self._tensors = {}
+        return True
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        return self._arrays
 
 
 @torch.inference_mode()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mainspring.faultlog import log_fault
 from mainspring.gateway.dashboard.history import History
 from mainspring.gateway.dashboard.snapshot import Rates, Snapshot, gateway_facts, snapshot_of
 from mainspring.gateway.errors import RETRY_S, BusyError
@@ -96,7 +97,7 @@ class Feed:
                     self.closed = True
             try:
                 self.look()
-            except Exception:  # a page must not end the process, nor stay silent
-                log.exception("no snapshot for the dashboard; the next is tried in %g s", self._every_s)
+            except Exception as error:  # a page must not end the process, nor stay silent
+                log_fault(log, error, "no snapshot for the dashboard; the next is tried in %g s", self._every_s)
             async with self._news:
                 self._news.notify_all()

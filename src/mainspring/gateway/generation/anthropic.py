@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from mainspring.gateway.errors import ValidationError
 from mainspring.gateway.generation.asking import Conversation, Writing
+from mainspring.gateway.generation.defaults import unsaid
 from mainspring.gateway.generation.openai import drawn_seed
 from mainspring.gateway.schemas_anthropic import BlockIn, Blocks, CountIn, MessagesIn, TurnIn
 from mainspring.text.span import Message, Part, Reasoning, Span, Text, ToolCall, ToolDefinition, ToolResult
@@ -58,7 +59,9 @@ def writing_of(asked: MessagesIn) -> Writing:
         top_p=1.0 if asked.top_p is None else asked.top_p, top_k=asked.top_k or 0, seed=drawn_seed(),
         drafter=asked.drafter or "",
     )  # fmt: skip
-    return Writing(sampling=sampling, max_tokens=asked.max_tokens, stops=tuple(asked.stop_sequences or ()))
+    return Writing(
+        sampling=sampling, max_tokens=asked.max_tokens, stops=tuple(asked.stop_sequences or ()), unsaid=unsaid(asked)
+    )
 
 
 def _turn(turn: TurnIn, where: str) -> list[Message]:

@@ -29,7 +29,8 @@ class Conversation(Struct, frozen=True, kw_only=True):
 
 class Writing(Struct, frozen=True, kw_only=True):
     """How to write. `max_tokens` None: as many as fit. `sampling` is the first choice's; others get seeds of their own.
-    `grammar` is a JSON schema as text, "" for none; `logprobs` -1 none, else how many beside the chosen token's."""
+    `unsaid`: its fields that the caller left to the checkpoint; they hold the API's defaults. `grammar` is a JSON
+    schema as text, "" for none; `logprobs` -1 none, else how many beside the chosen token's."""
 
     sampling: m.Sampling
     choices: int = 1
@@ -42,6 +43,7 @@ class Writing(Struct, frozen=True, kw_only=True):
     grammar: str = ""
     logprobs: int = -1
     max_tokens_field: str = "max_tokens"
+    unsaid: frozenset[str] = frozenset()
 
 
 class GenerateCall(Struct, frozen=True, kw_only=True):

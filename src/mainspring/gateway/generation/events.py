@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mainspring.errors import MainspringError
+from mainspring.faultlog import described
 from mainspring.fleet.errors import InternalError
 from mainspring.gateway.errors import RETRY_S, ClosingError, HangUpError
-from mainspring.gateway.logs import place_of
 from mainspring.gateway.visit import Visit
 
 log = logging.getLogger("mainspring.gateway.requests")
@@ -77,7 +77,7 @@ class EventStream(Response):
             self._visit.code = error.code
             await self._say(send, self._fault(error))
         except Exception as error:
-            fields = {"request_id": self._visit.request_id, "at": place_of(error)}
+            fields = {"request_id": self._visit.request_id, "at": described(error)}
             log.error("a fault of ours", extra={"fields": fields})
             self._visit.code = InternalError.code
             await self._say(send, self._fault(InternalError("internal fault")))

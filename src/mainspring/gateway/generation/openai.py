@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.gateway.errors import ValidationError
 from mainspring.gateway.generation.asking import Conversation, Writing
+from mainspring.gateway.generation.defaults import unsaid
 from mainspring.gateway.schemas_openai import (
     REFUSED,
     AssistantIn,
@@ -88,7 +89,7 @@ def writing_of(asked: ChatIn | CompletionIn) -> Writing:
         sampling=sampling_of(asked, grammar, logprobs), choices=asked.n or 1, max_tokens=wanted,
         max_tokens_field=field, min_tokens=least, stops=stops, stop_ids=tuple(asked.stop_token_ids or ()),
         ignore_eos=bool(asked.ignore_eos), special=asked.skip_special_tokens is False, grammar=grammar if chat else "",
-        logprobs=logprobs,
+        logprobs=logprobs, unsaid=unsaid(asked),
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from mainspring.gateway.calls import Stages, Terms
 from mainspring.gateway.errors import ValidationError
 from mainspring.gateway.generation.asking import GenerateCall
 from mainspring.gateway.generation.choice import ChoiceRun, Step, Tally
+from mainspring.gateway.generation.defaults import with_defaults
 from mainspring.gateway.generation.lease import Lease, open_lease
 from mainspring.gateway.generation.prompts import Ready, ends_of, make_ready
 from mainspring.gateway.service import Gateway
@@ -91,12 +92,15 @@ class Begun:
 
 async def begin(gateway: Gateway, call: GenerateCall) -> Begun:
     """MainspringError: the caller's, the router's or the gateway's own."""
-    writing, most = call.writing, gateway.config.limits.choices
-    wanted = writing.choices * len(call.prompts)
+    most = gateway.config.limits.choices
+    wanted = call.writing.choices * len(call.prompts)
     if wanted > most:
         raise ValidationError(f"limits.choices: at most {most} replies a request", param="n", limit=most, actual=wanted)
     model = await gateway.find(call.model)
     bundle = (await gateway.catalogue.assembler(model.bundle)).bundle
+    if gateway.config.checkpoint_sampling:
+        call = msgspec.structs.replace(call, writing=with_defaults(call.writing, bundle.files.sampling))
+    writing = call.writing
     stages, salt = Stages(), gateway.keys.salt(call.terms.tenant)
     held = min(model.limits.context_tokens, model.limits.stream_tokens)
     context = min(held, bundle.files.context_tokens or held)
