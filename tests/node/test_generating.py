@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mainspring.backend.cuda.backend import CudaBackend
 from mainspring.errors import DeviceError, InputError
 from mainspring.hub import EMBEDDED, model_folder
 from mainspring.node.config import NodeConfig
@@ -15,11 +14,10 @@ from mainspring.node.generating import Generating
 from mainspring.node.opening import is_scorer, open_node
 
 
-class Untried:
-    """A device whose generation no card has run: to be asked for by number of slots."""
+class Unable:
+    """A device that does not generate when it comes to it."""
 
-    generation_untried = True
-    limits = SimpleNamespace(vocab_size=10, context_tokens=100)
+    limits = SimpleNamespace(vocab_size=10, context_tokens=100, kept_bytes=1)
     asked = 0
 
     def generation(self, _: Any) -> Any:
@@ -35,26 +33,16 @@ def of(backend: Any, slots: int | None, **more: bool) -> Generating | None:
     return Generating.of(backend, config, bundle, SimpleNamespace(), **more)  # type: ignore[arg-type]
 
 
-def test_a_device_that_no_card_has_tried_generates_only_where_it_is_told_to() -> None:
-    assert CudaBackend.generation_untried
-    backend = Untried()
+def test_a_device_that_can_not_is_at_fault_only_where_it_was_told_to() -> None:
+    backend = Unable()
     assert of(backend, None) is None
-    assert backend.asked == 0
     with pytest.raises(InputError, match="asked"):
         of(backend, 2)
-    assert backend.asked == 1
-
-
-def test_others_are_asked() -> None:
-    backend = Untried()
-    backend.generation_untried = False
-    assert of(backend, None) is None
-    assert backend.asked == 1
+    assert backend.asked == 2
 
 
 def test_a_scorer_offers_slots_only_where_it_is_told_to(tmp_path: Path) -> None:
-    backend = Untried()
-    backend.generation_untried = False
+    backend = Unable()
     assert of(backend, None, only_scores=True) is None
     assert backend.asked == 0
     with pytest.raises(InputError, match="asked"):

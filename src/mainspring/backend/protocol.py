@@ -68,11 +68,13 @@ class PassResult:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one pass may hold. `context_tokens` bounds view + branch, the others bound memory."""
+    """What one pass may hold. `context_tokens` bounds view + branch, the others bound memory. `kept_bytes`: for kept
+    views, and as much again for checkpoints of prompts, where nobody says how much."""
 
     context_tokens: int
     pass_rows: int
     vocab_size: int
+    kept_bytes: int = 256 << 20
 
 
 class Backend(Protocol):

@@ -15,7 +15,9 @@ import click
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="CPU threads. [measured]")
 @click.option("--transport", type=click.Choice(["auto", "quic", "tcp"]), help="auto: QUIC, TCP where UDP is blocked.")
 @click.option("--alias", metavar="NAME", help="The model's name for people. [the folder's]")
-@click.option("--cache-mib", type=click.IntRange(0), metavar="N", help="Memory for kept views. [256]")
+@click.option(
+    "--cache-mib", type=click.IntRange(0), metavar="N", help="Memory for kept views. [256; CUDA: 15 % of what is free]"
+)
 @click.option(
     "--throttle", type=click.FloatRange(1, 1000), metavar="N", help="Make the device N times slower, for demos."
 )
@@ -30,7 +32,10 @@ import click
     help="For requests that name none. [the model's, else ngram]",
 )
 @click.option("--deterministic", is_flag=True, default=None, help="Greedy text the same in any company, at its price.")
-@click.option("--prefix-mib", type=click.IntRange(0), metavar="N", help="Memory for checkpoints of prompts. [256]")
+@click.option(
+    "--prefix-mib", type=click.IntRange(0), metavar="N",
+    help="Memory for checkpoints of prompts. [256; CUDA: 15 % of what is free]",
+)  # fmt: skip
 @click.option("--prefix-disk", metavar="DIR", help="Keep on disk what memory has no room for. [off]")
 @click.option("--prefix-disk-gb", type=click.FloatRange(0, 1e6, min_open=True), metavar="N", help="At most. [8]")
 @click.option("--config", "path", type=click.Path(dir_okay=False, path_type=Path), help="TOML with a [node] section.")

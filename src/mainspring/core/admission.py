@@ -62,13 +62,19 @@ def suitable(model: ModelState, job: Job) -> list[NodeState]:
 
 def check_size(model: ModelState, job: Job) -> None:
     request, widest = job.request, model.widest
-    if request.view_tokens > widest.view_tokens:
-        raise TooLargeError("view", limit=widest.view_tokens, actual=request.view_tokens, param="view_tokens")
+    if not request.is_lease and request.view_tokens > widest.view_tokens:
+        raise _too_large("view", widest.view_tokens, request.view_tokens, "view_tokens")
     if job.longest > widest.pass_tokens:
-        raise TooLargeError("branch", limit=widest.pass_tokens, actual=job.longest, param="branches")
+        raise _too_large("branch", widest.pass_tokens, job.longest, "branches")
     context, most = request.view_tokens + request.max_tokens, min(widest.stream_tokens, widest.context_tokens)
     if request.is_lease and context > most:
-        raise TooLargeError("context", limit=most, actual=context, param="max_tokens")
+        raise _too_large("prompt and reply", most, context, "max_tokens")
+
+
+def _too_large(what: str, limit: int, actual: int, param: str) -> TooLargeError:
+    return TooLargeError(
+        f"{what}: {actual:,} tokens, and no node takes more than {limit:,}", limit=limit, actual=actual, param=param
+    )
 
 
 def suits(node: NodeState, job: Job, numerics: str | None = None) -> bool:
@@ -81,10 +87,10 @@ def fits(node: NodeState, job: Job, numerics: str | None = None) -> bool:
     request, limits = job.request, node.spec.limits
     if numerics is not None and node.spec.numerics != numerics:
         return False
-    if request.view_tokens > limits.view_tokens or (request.numerics and node.spec.numerics not in request.numerics):
+    if request.numerics and node.spec.numerics not in request.numerics:
         return False
     if not request.is_lease:
-        return job.longest <= limits.pass_tokens
+        return request.view_tokens <= limits.view_tokens and job.longest <= limits.pass_tokens
     context = request.view_tokens + request.max_tokens
     return limits.slots > 0 and context <= min(limits.stream_tokens, limits.context_tokens)
 

@@ -160,7 +160,9 @@ class NodeState:
         """Hard conditions: numerics, view and branch length, one numerics class over the shards of a job."""
         request = shard.job.request
         spec = self.spec
-        if request.view_tokens > spec.limits.view_tokens or shard.job.longest > spec.limits.pass_tokens:
+        if shard.job.longest > spec.limits.pass_tokens:
+            return False
+        if not request.is_lease and request.view_tokens > spec.limits.view_tokens:
             return False
         if request.numerics and spec.numerics not in request.numerics:
             return False

@@ -89,8 +89,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Limits(Struct, frozen=True):
-    """What one pass may hold and what the node's memory holds between passes: `context_tokens` of all its streams
-    together, `stream_tokens` (prompt and reply) of each."""
+    """What one pass may hold and what the node's memory holds between passes: `view_tokens` of a scored view,
+    `context_tokens` of all streams together, `stream_tokens` (prompt and reply) of each."""
 
     pass_tokens: int = 65_536
     pass_parts: int = 256

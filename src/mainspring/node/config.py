@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from mainspring.engine.engine import DEFAULT_CACHE_BYTES
 from mainspring.errors import InputError
 from mainspring.node.probe import BUDGET_S, LONGEST_S
 from mainspring.wire.dial import Choice
@@ -26,9 +25,10 @@ class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `probe_s` bounds the measuring before the node joins, `probe_pass_s` each pass of it that runs in idle time later.
     `slots`: streams at once, 0 for none, None: four where the device generates. `stream_tokens`: prompt and reply of
     each, at most. `block_rows`: the last token and drafts of one round. `drafter`: for requests that name none, empty:
-    the checkpoint's own, else n-gram. `prefix_mib`: for checkpoints of prompts; those that it has no room for go to the
-    folder `prefix_disk` (empty: nowhere), at most `prefix_disk_gb` of them. `throttle`: so many times slower than the
-    device is, for tests and demonstrations. `null_cost`: seconds a pass, a view token, a branch row of the `null`
+    the checkpoint's own, else n-gram. `cache_mib`: for kept views, `prefix_mib`: for checkpoints of prompts, None: as
+    the device has room (`backend.Limits.kept_bytes`). Checkpoints that there is no room for go to the folder
+    `prefix_disk` (empty: nowhere), at most `prefix_disk_gb` of them. `throttle`: so many times slower than the device
+    is, for tests and demonstrations. `null_cost`: seconds a pass, a view token, a branch row of the `null`
     device, `null_round` a round, each slot in it, each token of its context, `null_acceptance` the share of its drafts
     that are right. `state` is where measured constants are kept, empty: nowhere.
     """
@@ -41,7 +41,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     alias: Name | None = None
     transport: Choice = "auto"
     server_name: str | None = None
-    cache_mib: Annotated[int, Meta(ge=0, le=1 << 24)] = DEFAULT_CACHE_BYTES >> 20
+    cache_mib: Annotated[int, Meta(ge=0, le=1 << 24)] | None = None
     throttle: Annotated[float, Meta(ge=1.0, le=1000.0)] = 1.0
     probe_s: Annotated[float, Meta(ge=0.0, le=600.0)] = BUDGET_S
     probe_pass_s: Annotated[float, Meta(ge=0.0, le=600.0)] = LONGEST_S
@@ -55,7 +55,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     block_rows: Annotated[int, Meta(ge=1, le=64)] = 8
     drafter: Literal["", "mtp", "ngram", "none"] = ""
     deterministic: bool = False
-    prefix_mib: Annotated[int, Meta(ge=0, le=1 << 24)] = 256
+    prefix_mib: Annotated[int, Meta(ge=0, le=1 << 24)] | None = None
     prefix_disk: str = ""
     prefix_disk_gb: Annotated[float, Meta(gt=0.0, le=1e6)] = 8.0
     labels: Annotated[dict[Key, Key], Meta(max_length=32)] = field(default_factory=dict)

@@ -52,13 +52,10 @@ class Generating:
                 raise DeviceError("the model is a scorer; --slots asks for it all the same")
             if not bundle.eos_ids:
                 raise DeviceError("nothing in the model's folder says what ends a reply (eos_token_id)")
-            if wanted is None and getattr(backend, "generation_untried", False):
-                raise DeviceError("no card has run generation on this device yet; --slots asks for it all the same")
             known = min(bundle.tokenizer.vocab_size, backend.limits.vocab_size)
             limits = SlotLimits(wanted or DEFAULT_SLOTS, config.block_rows, config.deterministic, known)
-            streams = Streams(
-                backend.generation(limits), cache_bytes=config.prefix_mib << 20, drafter=config.drafter or None
-            )
+            kept = backend.limits.kept_bytes if config.prefix_mib is None else config.prefix_mib << 20
+            streams = Streams(backend.generation(limits), cache_bytes=kept, drafter=config.drafter or None)
         except DeviceError as error:
             if wanted is not None:
                 raise InputError(f"no stream can be served here: {error}", param="slots") from None

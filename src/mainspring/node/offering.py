@@ -8,7 +8,7 @@ import hashlib
 import logging
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -93,26 +93,43 @@ def _count(value: int | None) -> int | None:
 
 
 def limits_of(
-    backend: Backend, cache_bytes: int, state_bytes: int, slots: int = 0, stream_tokens: int | None = None
+    backend: Backend, cache_bytes: int, kept: "StateSize", slots: int = 0, stream_tokens: int | None = None
 ) -> Limits:
-    """`state_bytes` a token: a view that is scanned in chunks has to fit the cache between them. `slots` streams of at
-    most `stream_tokens` (None: the model's context) each.
+    """A view that is scanned in chunks has to fit the cache between them, as `kept`. `slots` streams of at most
+    `stream_tokens` (None: the model's context) each.
 
     The model's context is shared by view and branch, so a question of usual length is left room.
     """
     held = backend.limits
     view = held.context_tokens - min(QUESTION_TOKENS, held.context_tokens // 4)
-    fits = cache_bytes // max(1, state_bytes) if cache_bytes else held.pass_rows
+    fits = kept.tokens_in(cache_bytes) if cache_bytes else held.pass_rows
     stream = min(held.context_tokens, stream_tokens or held.context_tokens)
     return Limits(held.pass_rows, PASS_PARTS, max(1, min(view, fits)), slots, max(1, slots) * stream, stream)
 
 
-def state_bytes_a_token(backend: Backend) -> int:
-    """Device memory of a kept view for each of its tokens, rounded up, from a view of usual length."""
-    tokens = min(512, backend.limits.context_tokens)
+class StateSize(NamedTuple):
+    """Device memory of a kept view, bytes: what any has (recurrent state, convolution) and what each token adds."""
+
+    fixed: int
+    a_token: int
+
+    def tokens_in(self, room: int) -> int:
+        return max(0, room - self.fixed) // max(1, self.a_token)
+
+
+def state_size(backend: Backend) -> StateSize:
+    """From two views, rounded up."""
+    long = min(512, backend.limits.context_tokens)
+    short = max(1, long // 4)
+    few, many = _state_bytes(backend, short), _state_bytes(backend, long)
+    a_token = -(-(many - few) // max(1, long - short))
+    return StateSize(max(0, many - a_token * long), a_token)
+
+
+def _state_bytes(backend: Backend, tokens: int) -> int:
     state = backend.prefill(np.zeros(tokens, np.int64))
     try:
-        return -(-backend.state_bytes(state) // tokens)
+        return backend.state_bytes(state)
     finally:
         backend.release(state)
 

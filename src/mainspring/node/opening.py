@@ -17,7 +17,7 @@ from mainspring.hub import model_folder
 from mainspring.node.config import NodeConfig
 from mainspring.node.constants import Constants, constants_key, load, save
 from mainspring.node.generating import Generating
-from mainspring.node.offering import Offering, limits_of, model_key, state_bytes_a_token
+from mainspring.node.offering import Offering, limits_of, model_key, state_size
 from mainspring.node.probe import CANARY, Probe, Shape, believable
 from mainspring.node.runner import Clock, execute
 from mainspring.node.tasks import Task
@@ -61,11 +61,11 @@ def open_node(config: NodeConfig, clock: Clock) -> Opened:
     backend = _backend(folder, config)
     if bundle.tokenizer.vocab_size > backend.limits.vocab_size:
         raise TokenizerError("the tokenizer has more ids than the weights: they do not belong together")
-    cache_bytes = config.cache_mib << 20
+    cache_bytes = backend.limits.kept_bytes if config.cache_mib is None else config.cache_mib << 20
     engine = Engine(backend, cache_bytes=cache_bytes)
     generating = Generating.of(backend, config, bundle, clock, grammars_of(bundle), only_scores=is_scorer(folder))
     slots = 0 if generating is None else generating.writing.slots
-    limits = limits_of(backend, cache_bytes, state_bytes_a_token(backend), slots, config.stream_tokens)
+    limits = limits_of(backend, cache_bytes, state_size(backend), slots, config.stream_tokens)
     probe = Probe(limits.context_tokens, limits.pass_tokens, limits.view_tokens, config.probe_s, config.probe_pass_s)
     key = model_key(folder, bundle.hash, config.state_folder)
     offering = Offering(

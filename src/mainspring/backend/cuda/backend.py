@@ -32,9 +32,6 @@ _NUMERICS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16
 
 
 class CudaBackend:
-    generation_untried = True
-    """No card has run `generation`: a node does it only where it is told to."""
-
     def __init__(
         self, model: Hybrid, *, pass_rows: int | None = None, graph_rows: int = GRAPH_ROWS, mtp: MtpHead | None = None,
         segment_rows: int = SEGMENT_ROWS,
@@ -47,10 +44,11 @@ class CudaBackend:
         self._runner = Runner(self._network, graph_rows=graph_rows)
         self._states: Handles[CudaState] = Handles()
         weights = self._network.embed
+        free = torch.cuda.mem_get_info(weights.device)[0] if weights.is_cuda else 0
         if pass_rows is None:
-            free, _ = torch.cuda.mem_get_info(weights.device)
             pass_rows = memory.pass_rows(model.config, weights.element_size(), free)
-        self.limits = Limits(model.config.max_position_embeddings, pass_rows, model.config.vocab_size)
+        c = model.config
+        self.limits = Limits(c.max_position_embeddings, pass_rows, c.vocab_size, int(memory.KEPT_SHARE * free))
         self.numerics = _NUMERICS[weights.dtype]
 
     @classmethod

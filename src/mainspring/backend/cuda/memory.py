@@ -1,7 +1,6 @@
-"""How many rows a pass may have: what it needs at most, against what is free once the weights are there.
+"""How many rows a pass may have, and how much may be kept: against what is free once the weights are there.
 
-Counted from the forward: the tensors alive at once in the layer that needs most. Kept views are the engine's budget, so
-a share of the memory stays out of it.
+Rows are counted from the forward: the tensors alive at once in the layer that needs most.
 """
 
 from mainspring.model.config import HybridConfig
@@ -11,7 +10,9 @@ from mainspring.ops.ragged import CHUNK_ROWS
 MOST_ROWS = 131_072
 LEAST_ROWS = 2_048
 SHARE = 0.6
-"""Of the free memory, for activations; the rest is for kept views, graphs and the allocator's slack."""
+"""Of the free memory, for activations."""
+KEPT_SHARE = 0.15
+"""For kept views, and for checkpoints of prompts as much; the rest is for slots, graphs and the allocator's slack."""
 
 
 def bytes_a_row(config: HybridConfig, element: int) -> int:
