@@ -35,7 +35,7 @@ Slots = CudaSlots | TorchSlots
 
 def whole_tiles(patch: pytest.MonkeyPatch) -> None:
     if DEVICE == "cpu":
-        patch.setattr(rows, "tile", lambda count, _: rows.Tile(max(16, 1 << (count - 1).bit_length()), 128, 64, 4, 1))
+        patch.setattr(rows, "tile", lambda count, *_: rows.Tile(max(16, 1 << (count - 1).bit_length()), 128, 64, 4, 1))
 
 
 def head() -> MtpHead:

@@ -1,13 +1,14 @@
 """Runs one forward: small passes as recorded graphs, one a bucket of shapes, others launch by launch.
 
 Three hundred launches took the host 14 ms where it was quiet and 25 beside other work; a small pass takes the device
-one, and one of 7,000 rows 18. A graph has its own tables, scratch and answer at fixed addresses; a replay is one copy
-up, one launch, one copy down. Graphs share one memory pool, so their activations lie on each other. At most
-`MOST_GRAPHS` are kept, the least used goes. To record one costs what two passes by launches cost: from `AT_ONCE_ROWS`
-on that is done when a bucket comes the second time, since one that never comes again would only wait for it.
+one, and one of 7,000 rows 18. A graph has its own tables, scratch and answer at fixed addresses; copies up and down are
+part of it. Graphs share one memory pool, so their activations lie on each other. At most `MOST_GRAPHS` are kept, the
+least used goes. To record one costs what two passes by launches cost: from `AT_ONCE_ROWS` on that is done when a bucket
+comes the second time, since one that never comes again would only wait for it.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from mainspring.backend.cuda.buckets import bucketed
 from mainspring.backend.cuda.layout import (
+    NONE,
     Job,
     Scratch,
     Shape,
@@ -86,17 +88,18 @@ class Buffers:
 
 @dataclass
 class Recorded:
+    """`result` is what the graph's last replay left."""
+
     buffers: Buffers
     graph: Any
-    logits: Tensor
+    result: Tensor
 
 
 class Runner:
-    def __init__(self, network: Network, *, graph_rows: int = GRAPH_ROWS, copies: bool = True) -> None:
-        """`graph_rows` 0 launches every pass. `copies`: those up and down are part of a graph."""
+    def __init__(self, network: Network, *, graph_rows: int = GRAPH_ROWS) -> None:
+        """`graph_rows` 0 launches every pass."""
         self.network = network
         self.graph_rows = graph_rows if network.embed.is_cuda else 0
-        self.copies = copies
         self._seen: OrderedDict[Shape, None] = OrderedDict()
         self._recorded: OrderedDict[Shape, Recorded] = OrderedDict()
         self._pool: Any = None
@@ -128,37 +131,37 @@ class Runner:
         return buffers.download(self.network.forward(buffers.tables, shape), len(job.label_ids))
 
     def _replay(self, job: Job, shape: Shape) -> FloatArray:
-        recorded = self._recorded.get(shape)
-        if recorded is None:
-            recorded = self._record(shape)
+        found = self._recorded.get(shape)
+        if found is None:
+            while len(self._recorded) >= MOST_GRAPHS:
+                self._recorded.popitem(last=False)
+            found = self._recorded[shape] = self._record(shape)
         self._recorded.move_to_end(shape)
-        buffers, count = recorded.buffers, len(job.label_ids)
-        buffers.fill(job)
-        if not self.copies:
-            buffers.send()
-        recorded.graph.replay()
-        if not self.copies:
-            buffers.fetch(recorded.logits)
-        return buffers.answered(count)
+        found.buffers.fill(job)
+        found.graph.replay()
+        return found.buffers.answered(len(job.label_ids))
 
     def _record(self, shape: Shape) -> Recorded:
-        """Kernels are compiled by a run on padding alone, which moves no state; then the same is recorded."""
-        while len(self._recorded) >= MOST_GRAPHS:
-            self._recorded.popitem(last=False)
         buffers = Buffers(self.network, shape)
-        nothing = Job([], [], *(np.zeros(0, np.int64) for _ in range(5)))
-        buffers.upload(nothing)
-        self.network.forward(buffers.tables, shape)
-        torch.cuda.current_stream().synchronize()
+
+        def forward() -> Tensor:
+            logits = self.network.forward(buffers.tables, shape)
+            buffers.fetch(logits)
+            return logits
+
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        # Of this thread's calls: another one may be waiting for a checkpoint on its way to the host.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            if self.copies:
-                buffers.send()
-            logits = self.network.forward(buffers.tables, shape)
-            if self.copies:
-                buffers.fetch(logits)
-        self._recorded[shape] = Recorded(buffers, graph, logits)
-        return self._recorded[shape]
+        return record(buffers, forward, self._pool)
+
+
+def record(buffers: Buffers, forward: Callable[[], Tensor], pool: Any) -> Recorded:
+    """Tables up, then `forward`. Kernels are compiled by a run on padding alone, which moves no state."""
+    buffers.upload(Job([], [], NONE, NONE, NONE, NONE, NONE))
+    forward()
+    torch.cuda.current_stream().synchronize()
+    graph = torch.cuda.CUDAGraph()
+    # Of this thread's calls: another one may be waiting for a checkpoint on its way to the host.
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        buffers.send()
+        result = forward()
+    return Recorded(buffers, graph, result)
