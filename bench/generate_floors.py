@@ -61,10 +61,10 @@ def step_bytes(c: HybridConfig, slots: int, context: int) -> float:
 
 
 def launches(c: HybridConfig) -> int:
-    """Of a step without a drafting head: five a gated-delta layer, six an attention layer; embedding, plan (two fills),
-    three of rotary angles, last norm, head, choice (two), request, walk (a fill), outcome."""
+    """Of a step without a drafting head: seven a gated-delta layer, eight an attention layer; embedding, plan (two
+    fills), three of rotary angles, last norm, head, choice (two), request, walk (a fill), outcome."""
     full = c.layer_types.count(FULL)
-    return 5 * (c.num_layers - full) + 6 * full + 14
+    return 7 * (c.num_layers - full) + 8 * full + 14
 
 
 def predicted(c: HybridConfig, slots: int, context: int) -> float:
