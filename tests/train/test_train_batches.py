@@ -10,20 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from mainspring.train.arrays import Ragged, Rows, TrainingData
-from mainspring.train.batches import (
-    BESIDE,
-    DRAWN,
-    EARLY_FACTOR,
-    LATE,
-    LATE_FACTOR,
-    LEAST,
-    MANY,
-    MOST,
-    WHOLE,
-    WIDTHS,
-    Batches,
-    template_edges,
-)
+from mainspring.train.batches import BESIDE, DRAWN, LEAST, MANY, MOST, WHOLE, WIDTHS, Batches, template_edges
 from mainspring.train.graphs import Replayed
 from mainspring.train.network import Batch, next_token_loss
 
@@ -81,20 +68,6 @@ def test_a_group_with_a_share_is_drawn_that_much_less(data: TrainingData) -> Non
         return sum(int((plan.rows >= 0).sum()) for plan in Batches(named, seed=1, tokens=TOKENS, branches=4).epoch(0))
 
     assert count(name) == pytest.approx(share * count("rules"), rel=0.1)
-
-
-def test_late_groups_come_more_often_as_the_training_goes_on_and_on_average_as_often(data: TrainingData) -> None:
-    def counts(group: str) -> list[int]:
-        named = dataclasses.replace(data, groups=np.array([group]))
-        batches = Batches(named, seed=1, tokens=TOKENS, branches=4, epochs=4)
-        return [sum(int((plan.rows >= 0).sum()) for plan in batches.epoch(number)) for number in range(4)]
-
-    late, plain = counts(LATE[0]), counts("rules")
-    wanted = [
-        DRAWN[LATE[0]] * (EARLY_FACTOR + (LATE_FACTOR - EARLY_FACTOR) * done) for done in (1 / 8, 3 / 8, 5 / 8, 7 / 8)
-    ]
-    assert np.array(late) / np.array(plain) == pytest.approx(wanted, rel=0.2)
-    assert sum(late) / sum(plain) == pytest.approx(DRAWN[LATE[0]], rel=0.1)
 
 
 def test_look_ups_of_words_have_limits_of_their_own(data: TrainingData) -> None:

@@ -2,10 +2,9 @@
 
 Most rows say that something common is absent, which is soon learned. So every epoch draws rows by *cell* (behavior,
 label, group): all that say present, and of the rest about twice as many, up to `MOST` each; groups in `WHOLE` know no
-such limits, `DRAWN` takes its share of every group, and `LATE` ones come more often as the training goes on. Views with
-no row drawn wait for another epoch. Views of like length and as many rows share a batch of about `tokens` padded
-tokens. A batch has a cap on the length of definitions, and draws wordings that fit: one long wording would pad a
-thousand short ones.
+such limits, and `DRAWN` takes its share of every group. Views with no row drawn wait for another epoch. Views of like
+length and as many rows share a batch of about `tokens` padded tokens. A batch has a cap on the length of definitions,
+and draws wordings that fit: one long wording would pad a thousand short ones.
 Batches come in few shapes, the same every epoch: what a GPU has once recorded it can replay.
 """
 
@@ -24,9 +23,6 @@ MOST, LEAST, BESIDE = 1500, 250, 2.0  # rows of a cell an epoch: limits, and how
 # Shares of what their cells would have drawn. That another trait is absent is likely anyhow; statements seen more than
 # two or three times are learned by heart, and marks of unseen families fall (docs/scorer.md).
 DRAWN = {"persona_other": 0.2, "persona_seen": 0.5, "persona_forms": 0.3, "attitudes": 0.6}
-# Comparing a definition with a view is learned from made-up attitudes and words; known traits, which can be told apart
-# by heart as well, come mostly after that and at lower rates. Factors of DRAWN at the begin and the end; mean one.
-LATE, EARLY_FACTOR, LATE_FACTOR = ("persona_other", "persona_seen", "persona_forms"), 0.3, 1.7
 # Limits of single behaviors. Whether a word stands in a text is the plainest comparison of definition and view: what
 # others build upon, and learned late or never where few rows ask for it.
 MANY = {"reply_word": 20_000, "user_word": 20_000}
@@ -58,17 +54,16 @@ class BatchPlan:
 class Batches:
     def __init__(
         self, data: TrainingData, *, seed: int, tokens: int, branches: int, smoothing: float = 0.02, hide: float = 0.0,
-        pad: int = 0, epochs: float = 1.0,
+        pad: int = 0,
     ) -> None:  # fmt: skip
         self.data, self.seed, self.tokens, self.branches, self.pad = data, seed, tokens, branches, pad
-        self.smoothing, self.hide, self.epochs = smoothing, hide, epochs
+        self.smoothing, self.hide = smoothing, hide
         self.edges = template_edges(data.definitions) if hide else (0, 0)
         self.rows = np.flatnonzero(data.rows.split == TRAIN)
         self.rows = self.rows[np.argsort(data.rows.view[self.rows], kind="stable")]
         self.views, self.first = np.unique(data.rows.view[self.rows], return_index=True)
         self.counts = np.diff(np.append(self.first, len(self.rows)))
         self.chance = self._chance()
-        self.late = np.array([str(name) in LATE for name in data.groups])[data.rows.group[self.rows]]
         self._sort_wordings()
         weights = np.array([GROUP_WEIGHT.get(str(name), 1.0) for name in data.groups])
         self.row_weight = weights[data.rows.group].astype(np.float32)
@@ -102,7 +97,7 @@ class Batches:
     def epoch(self, number: int) -> list[BatchPlan]:
         """Plans in the order they run."""
         rng = np.random.default_rng([self.seed, number])
-        drawn = self._drawn(rng, self._chance_in(number))
+        drawn = self._drawn(rng)
         many = (drawn >= 0).sum(1)
         rows = np.minimum(2 ** np.ceil(np.log2(np.maximum(many, 2))), self.branches).astype(np.int64)
         width = width_of(self.data.views.lengths[self.views])
@@ -115,18 +110,13 @@ class Batches:
         ]
         return [plans[i] for i in rng.permutation(len(plans))]
 
-    def _chance_in(self, epoch: int) -> Array:
-        """Of each row in that epoch; late groups at the factor of its middle."""
-        done = min(1.0, (epoch + 0.5) / self.epochs)
-        return self.chance * np.where(self.late, EARLY_FACTOR + (LATE_FACTOR - EARLY_FACTOR) * done, 1.0)
-
-    def _drawn(self, rng: np.random.Generator, chance: Array) -> Array:
+    def _drawn(self, rng: np.random.Generator) -> Array:
         """[views, branches] row numbers, then -1; where more are drawn than fit, the likeliest ones give way."""
         lots = rng.random(len(self.rows))
         owner = np.repeat(np.arange(len(self.views)), self.counts)
-        order = np.lexsort((chance + lots, lots >= chance, owner))
+        order = np.lexsort((self.chance + lots, lots >= self.chance, owner))
         rank = np.arange(len(order)) - np.repeat(self.first, self.counts)
-        kept = (rank < self.branches) & (lots < chance)[order]
+        kept = (rank < self.branches) & (lots < self.chance)[order]
         drawn = np.full((len(self.views), self.branches), -1, np.int64)
         drawn[owner[kept], rank[kept]] = self.rows[order[kept]]
         return drawn

@@ -35,7 +35,6 @@ class Run(Loop[BatchPlan]):
             branches=training.branches,
             smoothing=training.smoothing,
             hide=training.hide,
-            epochs=training.epochs,
         )
         self.label_ids = torch.from_numpy(data.label_ids).to(self.device)
 
