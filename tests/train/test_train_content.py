@@ -12,7 +12,9 @@ from mainspring.train.content.constraints import CONSTRAINTS, Constraint, constr
 from mainspring.train.content.echoes import ECHOES, echoed
 from mainspring.train.content.examples import ABSENT, PRESENT
 from mainspring.train.content.facts import Facts
+from mainspring.train.content.failures import admission, error, orders
 from mainspring.train.content.insertions import insertion_examples
+from mainspring.train.content.patterns import reports_error
 from mainspring.train.content.repeats import TWICES, repeated
 from mainspring.train.content.slots import values
 from mainspring.train.sources import Conversation, exchange
@@ -116,3 +118,21 @@ def test_a_part_is_said_twice_exactly_where_it_says_so() -> None:
             counts = [len(re.findall(pattern(part), reply)) for part in sort.parts]
             assert max(counts) == 1 + twice, (key, reply)
     assert seen == {(t.key, twice) for t in TWICES for twice in (True, False)}
+
+
+def test_failures_are_many_and_the_rule_for_errors_sees_each() -> None:
+    rng = random.Random(0)
+    found = [error(rng) for _ in range(2000)]
+    assert len(set(found)) > 1000
+    assert [each for each in found if not reports_error(each)] == []
+    assert len({admission(rng) for _ in range(2000)}) > 500
+    made = [orders(rng, values(rng)) for _ in range(1000)]
+    assert len({order for order, _ in made}) > 800
+    assert not [text for pair in made for text in pair if "{" in text]
+
+
+@pytest.mark.parametrize(
+    "result", ['{"error": null, "found": 3}', '{"failed": 0}', "3 rooms are free", '{"ok": true}', "HTTP 200"]
+)
+def test_what_is_no_failure(result: str) -> None:
+    assert not reports_error(result)

@@ -44,7 +44,9 @@ COMPLAINS = (
 )
 THANKS = r"(?<!\bno )(?<!\bno, )\bthank|\bgreat\b.*\bhelp"
 _NO_ERROR = re.compile(r'"[\w-]*(?:error|failed)[\w-]*"\s*:\s*(?:null|false|0|""|\[\]|\{\})', re.IGNORECASE)
-_ERROR = re.compile(r"\berror\b|not found|failed", re.IGNORECASE)
+_ERROR = re.compile(
+    r'error\b|not found|fail(?:ed|ure)|\bexception\b|\bHTTP [45]\d\d\b|"(?:ok|success)"\s*:\s*false', re.IGNORECASE
+)
 
 
 def bold(reply: str) -> bool:
