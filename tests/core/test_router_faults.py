@@ -30,6 +30,20 @@ def test_fault_01_refusals_carry_a_retry_time_from_the_forecast() -> None:
     assert all(time is not None and 0.0 < time <= 60.0 and ceil(time) >= 1 for time in times)
 
 
+def test_a_settled_request_is_no_ring() -> None:
+    """Shards hold their job. What waited long would be kept until a collection of the oldest generation."""
+    desk = Desk(node())
+    for name in ("answered", "taken back"):
+        desk.submit(score(name))
+    jobs = list(desk.router.state.jobs.values())
+    assert all(job.shards for job in jobs)
+    desk.tell(Cancel("taken back"))
+    for work in desk.passes():
+        desk.finish(work)
+    assert desk.answered() == ["answered"]
+    assert not any(job.shards for job in jobs)
+
+
 def test_a_refusal_holds_no_frames() -> None:
     """Those of whoever raised it hold the list of actions that it is in: one ring a refused request."""
     desk = Desk(node())
