@@ -57,7 +57,10 @@ class Branches:
 
 @dataclass(frozen=True)
 class Assembled:
+    """`tokens`: the view's as bytes, as they are sent."""
+
     view: View
+    tokens: bytes
     branches: Branches
     view_key: str
     notes: tuple[Note, ...]
@@ -159,8 +162,9 @@ class Assembler:
         except TooLargeError as error:
             raise TooLargeError(error.message, limit=error.limit, actual=error.actual, param=span_field) from None
         self._check_room(view, branches, self.context(limits), call)
-        key = hashlib.blake2b(view.tokens.tobytes(), digest_size=16, key=salt).hexdigest()
-        return Assembled(view, branches, key, (*read.notes, *view.notes), read.format)
+        tokens = np.ascontiguousarray(view.tokens, "<u4").tobytes()
+        key = hashlib.blake2b(tokens, digest_size=16, key=salt).hexdigest()
+        return Assembled(view, tokens, branches, key, (*read.notes, *view.notes), read.format)
 
     def knows(self, call: ScoreCall) -> bool:
         """Whether the branches are there already."""

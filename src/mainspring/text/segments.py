@@ -51,19 +51,22 @@ class SegmentCache:
     def find(self, salt: bytes, texts: Sequence[str]) -> dict[str, Ids]:
         """Those of `texts` whose ids are kept."""
         found: dict[str, Ids] = {}
+        hits = misses = 0
         with self._lock:
-            parts = self._parts
+            parts, count = self._parts, len(self._parts)
             for text in texts:
                 if len(text) < LEAST_CHARS:
                     continue
-                key, kept = (salt, text), parts[hash(text) % len(parts)].kept
+                key, kept = (salt, text), parts[hash(text) % count].kept
                 ids = kept.get(key)
                 if ids is None:
-                    self.misses += len(text)
+                    misses += len(text)
                 else:
                     kept.move_to_end(key)
                     found[text] = ids
-                    self.hits += len(text)
+                    hits += len(text)
+            self.hits += hits
+            self.misses += misses
         return found
 
     def keep(self, salt: bytes, texts: Sequence[str], ids: Sequence[Ids]) -> None:
