@@ -4,7 +4,8 @@ The soak (`bench/soak.py`) asks the same of whole processes, at a twentieth of t
 renders and tokenises the soak's conversations one after the other. Another one makes them, so that nothing of the
 generator lies between its own. First until the cache is full, then `--requests` more. The last `--open` results are
 held, as those of requests that wait in a queue are. Beside resident memory stands what glibc says of its heap: in use,
-and free between blocks that are.
+and free between blocks that are. `--threads`: every other look's requests are tokenised on a thread, as a gateway does
+while its core is slow.
 
     python bench/text_memory.py                # about 1.5 minutes
 """
@@ -12,6 +13,7 @@ and free between blocks that are.
 import multiprocessing
 import os
 from collections import deque
+from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -58,11 +60,17 @@ class TextPath:
         self._decoder = msgspec.json.Decoder(ScoresIn)
         self._open: deque[Assembled] = deque(maxlen=held)
 
-    def batch(self) -> None:
+    def batch(self, pool: Executor | None = None) -> None:
+        """`pool`: where to tokenise, here unless given."""
         self._made.send("more")
         for body in self._made.recv():
             call = call_of(self._decoder.decode(body), TERMS, len(body))
-            self._open.append(self.assembler.assemble(call, LIMITS, b"salt"))
+            prepared = self.assembler.prepare(call, b"salt")
+            if pool is None:
+                self.assembler.encode(prepared)
+            else:
+                pool.submit(self.assembler.encode, prepared).result()
+            self._open.append(self.assembler.finish(call, prepared, LIMITS))
 
 
 def row(path: TextPath, requests: int) -> tuple[str, ...]:
@@ -76,9 +84,10 @@ def row(path: TextPath, requests: int) -> tuple[str, ...]:
 @click.option("--every", type=click.IntRange(1), default=4_000, show_default=True, help="Requests between two looks.")
 @click.option("--tokens", type=click.IntRange(16), default=3000, show_default=True)
 @click.option("--open", "held", type=click.IntRange(1), default=100, show_default=True)
-def main(requests: int, every: int, tokens: int, held: int) -> None:
+@click.option("--threads", is_flag=True, help="Tokenise on a thread and here in turn.")
+def main(requests: int, every: int, tokens: int, held: int, threads: bool) -> None:
     spawn = multiprocessing.get_context("spawn")
-    with TemporaryDirectory() as name:
+    with TemporaryDirectory() as name, ThreadPoolExecutor(2) as pool:
         folder = write_model(Path(name) / "null")
         near, far = spawn.Pipe()
         child = spawn.Process(target=generate, args=(far, tokens))
@@ -91,7 +100,7 @@ def main(requests: int, every: int, tokens: int, held: int) -> None:
             filling += BATCH
         rows = [row(path, 0)]
         for number in range(BATCH, requests + 1, BATCH):
-            path.batch()
+            path.batch(pool if threads and (number - 1) // every % 2 == 0 else None)
             if number % every == 0:
                 rows.append(row(path, number))
         near.close()
