@@ -11,9 +11,8 @@ has to hold, or the exit status is 1:
 - it was a soak: at least `--expired` of all requests expired in the queue after they were admitted (`expired`);
   `--left` hung up before their answer;
 - memory, in every process: over the last half it grows by at most `--slope` MiB a minute, and the last third's mean is
-  within `--growth` MiB of the first third's. The heap around full caches settles over some ten thousand requests
-  (docs/performance.md), so the first half is still growth and the last half is where a leak would show: `--slope` is
-  75 bytes a request;
+  within `--growth` MiB of the first third's. Full caches settle over some thousand requests (`bench/text_memory.py`),
+  so a leak would show in the last half: `--slope` is 75 bytes a request;
 - throughput: every minute answers at least 85 % of the median minute, times the share of its wish for a core that the
   service got where that was below the median's (from the scheduler's own account);
 - counters: the router ended what it took, and holds nothing; the gateway ended what it began; what generator and

@@ -95,9 +95,8 @@ def slope(looks: Sequence[Look]) -> float:
 
 
 def memory(watcher: Watcher, growth_mib: float, slope_mib: float) -> list[str]:
-    """The caches were full before. What they hold is bounded, but not in which holes of the heap it comes to lie: that
-    takes some ten thousand requests to settle, so growth from the first third to the last has a bound, and whether it
-    has ended is told by the last half."""
+    """The caches were full before, and settle over some thousand requests more: so growth from the first third to the
+    last has a bound, and whether it has ended is told by the last half."""
     wrong = []
     for name, looks in watcher.looks.items():
         if len(looks) < LEAST_LOOKS:

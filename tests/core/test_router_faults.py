@@ -3,7 +3,7 @@
 from math import ceil
 from random import Random
 
-from mainspring.core.actions import Answer, DropPass, Refuse, SendPass
+from mainspring.core.actions import Answer, DropPass, Refuse, RejectNode, SendPass
 from mainspring.core.events import Cancel, NodeJoined, NodeLeft, Submit, Timer, WorkFailed
 from mainspring.core.nouns import DEFAULT_CLASSES, Limits
 from mainspring.core.refusals import ContentionError, ExpiredError, NoNodeError, RefusedError
@@ -28,6 +28,31 @@ def test_fault_01_refusals_carry_a_retry_time_from_the_forecast() -> None:
     assert all(isinstance(error, ContentionError) for error in errors)
     times = [error.retry_after_s for error in errors if isinstance(error, ContentionError)]
     assert all(time is not None and 0.0 < time <= 60.0 and ceil(time) >= 1 for time in times)
+
+
+def test_a_settled_request_is_no_ring() -> None:
+    """Shards hold their job. What waited long would be kept until a collection of the oldest generation."""
+    desk = Desk(node())
+    for name in ("answered", "taken back"):
+        desk.submit(score(name))
+    jobs = list(desk.router.state.jobs.values())
+    assert all(job.shards for job in jobs)
+    desk.tell(Cancel("taken back"))
+    for work in desk.passes():
+        desk.finish(work)
+    assert desk.answered() == ["answered"]
+    assert not any(job.shards for job in jobs)
+
+
+def test_a_refusal_holds_no_frames() -> None:
+    """Those of whoever raised it hold the list of actions that it is in: one ring a refused request."""
+    desk = Desk(node())
+    desk.submit(score("late", deadline_s=1e-6))
+    desk.submit(score("unknown", model="x"))
+    desk.tell(NodeJoined(node(epoch=-1)))
+    refusals = [action.error for action in desk.log if isinstance(action, Refuse | RejectNode)]
+    assert len(refusals) == 3
+    assert all(error.__traceback__ is None for error in refusals)
 
 
 def test_fault_02_absence_is_told_from_contention() -> None:

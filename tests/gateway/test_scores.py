@@ -378,7 +378,7 @@ def test_turns_that_came_before_change_no_score_and_are_kept_by_tenant() -> None
             model = s.gateway.catalogue.find("")
             cache = (await s.gateway.catalogue.assembler(model.bundle)).segments
             assert cache.hits > 500
-            texts = [text for salt, text in cache._kept if salt == s.gateway.keys.salt("")]
+            texts = [text for part in cache._parts for salt, text in part.kept if salt == s.gateway.keys.salt("")]
             assert len(texts) == len(cache) > 4
             assert not cache.find(b"another tenant's", texts)
 

@@ -1,5 +1,7 @@
 """Ids of texts that came before: the same ids, kept apart by salt, within a bound."""
 
+import sys
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,6 +53,22 @@ def test_a_kept_slice_does_not_keep_the_array_it_is_of() -> None:
     cache = SegmentCache(1 << 20)
     cache.keep(b"", [LONG], [ids(1_000_000)[:5]])
     assert cache.find(b"", [LONG])[LONG].base is None
+
+
+def test_a_large_cache_is_full_of_what_came_last_and_no_table_of_it_is_large() -> None:
+    """A table of all entries takes 4 MB and is built anew each time its rows are used up, old and new side by side."""
+    cache = SegmentCache(64 << 20)
+    entry = 1000 + 4 * 240 + ENTRY_BYTES
+    tables = 0
+    for number in range(90_000):
+        cache.keep(b"", [f"{number:08d}" + "x" * 992], [ids(240)])
+        if number % 100 == 0:
+            tables = max(tables, *(sys.getsizeof(part.kept) for part in cache._parts))
+    assert 0.99 * cache.max_bytes < cache.bytes == entry * len(cache) <= cache.max_bytes
+    kept = [bool(cache.find(b"", [f"{number:08d}" + "x" * 992])) for number in range(90_000)]
+    assert all(kept[-25_000:])
+    assert not any(kept[:-35_000])
+    assert tables < 1 << 19
 
 
 @settings(deadline=None, max_examples=30)

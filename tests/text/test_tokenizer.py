@@ -3,6 +3,8 @@
 import json
 import logging
 import sys
+from itertools import islice, product
+from string import ascii_lowercase
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, models, pre_tokenizers
 
+from mainspring.bench.heap import heap
 from mainspring.errors import TokenizerError
 from mainspring.hub import EMBEDDED, model_folder
 from mainspring.text import tokenizer as module
@@ -213,6 +216,25 @@ def test_fast_encoder_is_used_where_it_agrees(qwen: Tokenizer) -> None:
     texts = ["naïve café 한국어 😀👍🏽", "x" * 5000, "", "a\n\n\n b\t"]
     for left, right in zip(qwen.encode_texts(texts), slow.encode_texts(texts), strict=True):
         assert np.array_equal(left, right)
+
+
+def test_the_reference_keeps_no_words_where_it_serves_as_a_sample(qwen: Tokenizer) -> None:
+    """It is asked so seldom that its words would make a process grow for hours, by 8 MiB."""
+    pytest.importorskip("fastokens")
+    words = ["zq" + "".join(letters) for letters in islice(product(ascii_lowercase, repeat=6), 8000)]
+
+    def grows(tokenizer: Tokenizer) -> float:
+        tokenizer._reference(words[:1])
+        before = heap()
+        for at in range(0, len(words), 500):
+            tokenizer._reference([" ".join(words[at : at + 500])])
+        after = heap()
+        if before is None or after is None:
+            pytest.skip("the C library does not tell of its heap")
+        return after.in_use - before.in_use
+
+    assert grows(Tokenizer(QWEN.encode(), fast=False)) > 2.0
+    assert grows(qwen) < 0.5
 
 
 def _fake(shift_from: int) -> SimpleNamespace:

@@ -44,6 +44,7 @@ def close(state: State, job: Job) -> list[Action]:
         for pass_id in [*shard.flight]:
             if pass_id in state.passes:
                 actions += drop_if_idle(state, pass_id)
+    job.shards.clear()  # each holds its job: what waited long would stay until a collection of the oldest generation
     if job.lease_node is not None:
         node = state.nodes.get(job.lease_node)
         if node is not None and node.leases.pop(job.request.id, None) is not None:

@@ -107,7 +107,8 @@ class Router:
             finish = assess(state, job, now_s)
         except MainspringError as error:
             state.counters.refused += 1
-            return [Refuse(request.id, error)]
+            # Without its traceback, whose frames hold the list that it goes into: a ring that only the collector ends.
+            return [Refuse(request.id, error.with_traceback(None))]
         state.jobs[request.id] = job
         for shard in job.shards:
             state.enqueue(shard)
@@ -134,7 +135,7 @@ class Router:
             node = NodeState(spec)
         except MainspringError as error:
             state.counters.rejected += 1
-            return [RejectNode(spec.id, error)]
+            return [RejectNode(spec.id, error.with_traceback(None))]
         if old is not None:  # a new life before the end of the old one was noticed: it died of something
             actions += recovery.on_left(state, old, crashed=True)
         state.add_node(node)

@@ -57,7 +57,10 @@ class Branches:
 
 @dataclass(frozen=True)
 class Assembled:
+    """`tokens`: the view's as bytes, as they are sent."""
+
     view: View
+    tokens: bytes
     branches: Branches
     view_key: str
     notes: tuple[Note, ...]
@@ -70,7 +73,8 @@ class Assembled:
 
 @dataclass
 class Prepared:
-    """A span on its way to tokens: ids of texts that are `known`, texts that are `missing`."""
+    """A span on its way to tokens: ids of texts that are `known`, texts that are `missing`, those of the known that
+    are `fresh`."""
 
     read: ReadSpan
     rendered: Rendered
@@ -78,6 +82,7 @@ class Prepared:
     salt: bytes
     known: dict[str, U32]
     missing: list[str]
+    fresh: list[str]
 
 
 class Assembler:
@@ -133,20 +138,21 @@ class Assembler:
         # Texts that may be too long for any limit are left to `finish`, which counts before it encodes them whole.
         texts = list(dict.fromkeys(texts)) if sum(map(len, texts)) <= WHOLE_CHARS else []
         known = self.segments.find(salt, texts)
-        return Prepared(read, rendered, segments, salt, known, [text for text in texts if text not in known])
+        return Prepared(read, rendered, segments, salt, known, [text for text in texts if text not in known], [])
 
     def encode(self, prepared: Prepared) -> None:
         """Tokenises what is not known yet, without the interpreter's lock: worth a thread."""
-        ids = self.bundle.tokenizer.encode_texts(prepared.missing)
-        self.segments.keep(prepared.salt, prepared.missing, ids)
-        prepared.known.update(zip(prepared.missing, ids, strict=True))
-        prepared.missing = []
+        prepared.known.update(zip(prepared.missing, self.bundle.tokenizer.encode_texts(prepared.missing), strict=True))
+        prepared.fresh, prepared.missing = prepared.missing, []
 
     def finish(self, call: ScoreCall, prepared: Prepared, limits: Limits) -> Assembled:
         """InputError that names the caller's field."""
+        read, salt, known = prepared.read, prepared.salt, prepared.known
+        # Here and not in `encode`, which may run on a thread: each has a heap of its own, and as threads take turns the
+        # cache would move from one to the other, and leave its place in the first to nobody.
+        self.segments.keep(salt, prepared.fresh, [known[text] for text in prepared.fresh])
         branches = self.branches(call)
         span_field, _ = call.fields
-        read, salt, known = prepared.read, prepared.salt, prepared.known
 
         def encode(texts: Sequence[str]) -> list[U32]:
             return [known[text] for text in texts]
@@ -159,8 +165,9 @@ class Assembler:
         except TooLargeError as error:
             raise TooLargeError(error.message, limit=error.limit, actual=error.actual, param=span_field) from None
         self._check_room(view, branches, self.context(limits), call)
-        key = hashlib.blake2b(view.tokens.tobytes(), digest_size=16, key=salt).hexdigest()
-        return Assembled(view, branches, key, (*read.notes, *view.notes), read.format)
+        tokens = np.ascontiguousarray(view.tokens, "<u4").tobytes()
+        key = hashlib.blake2b(tokens, digest_size=16, key=salt).hexdigest()
+        return Assembled(view, tokens, branches, key, (*read.notes, *view.notes), read.format)
 
     def knows(self, call: ScoreCall) -> bool:
         """Whether the branches are there already."""

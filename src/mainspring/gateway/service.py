@@ -139,7 +139,7 @@ class Gateway:
         branches = made.branches
         submit = m.Submit(
             request=call.terms.request_id, model=model.model, slo=call.terms.slo, view_key=made.view_key,
-            view_tokens=_bytes(made.view.tokens), branch_lengths=_bytes(branches.lengths),
+            view_tokens=made.tokens, branch_lengths=_bytes(branches.lengths),
             branch_tokens=_bytes(branches.tokens), label_counts=_bytes(branches.label_counts),
             label_ids=_bytes(branches.label_ids), trace=call.terms.trace,
         )  # fmt: skip

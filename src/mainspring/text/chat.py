@@ -89,44 +89,18 @@ class Chat:
 
     def encode_segments(self, segments: Segments, limit: int | None = None, encode: EncodeMany | None = None) -> Ids:
         """`encode` of pieces that were taken apart before."""
-        if limit is not None:
-            texts = [text for text, control in segments if not control]
-            if sum(map(len, texts)) > max(BLOCK_CHARS, CHARS_PER_TOKEN * limit):
-                self._check_size(texts, limit)
-        tokens = self._encoded([segments], encode or self.tokenizer.encode_texts)[0]
+        texts = texts_of(segments)
+        if limit is not None and sum(map(len, texts)) > max(BLOCK_CHARS, CHARS_PER_TOKEN * limit):
+            self._check_size(texts, limit)
+        tokens = self._joined(segments, iter((encode or self.tokenizer.encode_texts)(texts)))
         if limit is not None and len(tokens) > limit:
             raise too_large(limit, len(tokens))
         return tokens
 
     def segments(self, pieces: Sequence[Piece]) -> Segments:
-        """What `encode` encodes: texts, each by itself, and control tokens."""
-        return list(self._segments(pieces))
-
-    def encode_many(self, sequences: Sequence[Sequence[Piece]]) -> list[Ids]:
-        """Every sequence's tokens, all texts encoded in one call."""
-        return self._encoded([list(self._segments(pieces)) for pieces in sequences], self.tokenizer.encode_texts)
-
-    def _encoded(self, sequences: Sequence[Sequence[tuple[str, bool]]], encode: EncodeMany) -> list[Ids]:
-        texts = [text for sequence in sequences for text, control in sequence if text and not control]
-        encoded = iter(encode(texts))
-        return [
-            np.concatenate([EMPTY, *(self._id(t) if control else next(encoded) for t, control in sequence if t)])
-            for sequence in sequences
-        ]
-
-    def _id(self, name: str) -> Ids:
-        return self.tokenizer.control_ids[name]
-
-    def _check_size(self, texts: Sequence[str], limit: int) -> None:
-        total, whole = 0, True
-        for text in texts:
-            tokens, exact = self.tokenizer.count_tokens(text, limit - total)
-            total, whole = total + max(0, tokens), whole and exact
-            if total > limit:
-                raise too_large(limit, total, whole)
-
-    def _segments(self, pieces: Sequence[Piece]) -> Iterator[tuple[str, bool]]:
-        """(text, whether control), the pieces between two control tokens joined: tokens may span origins."""
+        """What `encode` encodes: texts, each by itself, and control tokens. The pieces between two control tokens are
+        one text: tokens may span origins."""
+        found: Segments = []
         run: list[str] = []
         strip = False
         for piece in pieces:
@@ -135,10 +109,32 @@ class Chat:
                 continue
             control = self.finder.tokens[piece.text]
             text = "".join(run).lstrip() if strip else "".join(run)
-            yield (text.rstrip() if control.lstrip else text), False
-            yield piece.text, True
+            found.append((text.rstrip() if control.lstrip else text, False))
+            found.append((piece.text, True))
             run, strip = [], control.rstrip
-        yield ("".join(run).lstrip() if strip else "".join(run)), False
+        found.append(("".join(run).lstrip() if strip else "".join(run), False))
+        return found
+
+    def encode_many(self, sequences: Sequence[Sequence[Piece]]) -> list[Ids]:
+        """Every sequence's tokens, all texts encoded in one call."""
+        taken = [self.segments(pieces) for pieces in sequences]
+        encoded = iter(self.tokenizer.encode_texts([text for segments in taken for text in texts_of(segments)]))
+        return [self._joined(segments, encoded) for segments in taken]
+
+    def _joined(self, segments: Segments, encoded: Iterator[Ids]) -> Ids:
+        """The control tokens with as many of `encoded` between them as there are texts."""
+        control_ids = self.tokenizer.control_ids
+        return np.concatenate(
+            [EMPTY, *[control_ids[text] if control else next(encoded) for text, control in segments if text]]
+        )
+
+    def _check_size(self, texts: Sequence[str], limit: int) -> None:
+        total, whole = 0, True
+        for text in texts:
+            tokens, exact = self.tokenizer.count_tokens(text, limit - total)
+            total, whole = total + max(0, tokens), whole and exact
+            if total > limit:
+                raise too_large(limit, total, whole)
 
 
 def split_at(pieces: Sequence[Piece], leaf: int, name: str) -> tuple[list[Piece], list[Piece]]:

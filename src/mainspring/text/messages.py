@@ -6,9 +6,11 @@ name leaves, so that a plan survives from one rendering to the next.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from mainspring.text.guard import Guard, LeafKind
 from mainspring.text.span import Json, Media, Message, Note, Reasoning, Span, Text, ToolCall, ToolDefinition, ToolResult
@@ -41,16 +43,15 @@ class Plan:
     dropped: frozenset[int] = frozenset()
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """One message on its way to the template; strings are marked already."""
 
     role: str
     where: str
-    contents: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    fields: dict[str, str] = field(default_factory=dict)
+    contents: list[str] = []
+    reasoning: list[str] = []
+    calls: list[dict[str, Any]] = []
+    fields: dict[str, str] = {}
 
     def message(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": self.role, "content": "\n".join(self.contents), **self.fields}
@@ -101,11 +102,13 @@ class Builder:
             return [Turn("system", first.where, [*first.contents, "", content], fields=first.fields), *turns[1:]]
         return [Turn("system", "tools", [content]), *turns]
 
-    def _message(self, message: Message, where: str) -> Iterator[Turn]:
+    def _message(self, message: Message, where: str) -> Iterable[Turn]:
         parts = message.parts
         if len(parts) == 1 and isinstance(part := parts[0], Text) and message.name is None:  # nearly every message
-            yield Turn(message.role, where, [self.leaf(part.text, f"{where}.parts[0]")])
-            return
+            return (Turn(message.role, where, [self.leaf(part.text, f"{where}.parts[0]")]),)
+        return self._with_parts(message, where)
+
+    def _with_parts(self, message: Message, where: str) -> Iterator[Turn]:
         turn = Turn(message.role, where)
         if message.name is not None:
             turn.fields["name"] = self.leaf(message.name, f"{where}.name", "label", cuttable=False)

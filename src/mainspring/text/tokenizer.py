@@ -22,6 +22,7 @@ SAMPLE = 1024  # one call in so many is compared with the reference
 SAMPLE_CHARS = 8192  # ... and of it so much
 BLOCK_CHARS = 65536  # the step in which long texts are counted
 BLOCK_SLACK_TOKENS = 8  # more than a cut between two words can add to a count
+KEPT_WORDS = 10_000  # that `tokenizers` remembers by itself
 
 LETTERS = byte_letters()
 
@@ -161,8 +162,16 @@ class Tokenizer:
         encode, self.reason = open_fast(plain, self._reference, awkward)
         if encode is not None:
             self._encode, self.implementation = encode, "fastokens"
+            self._remember(0)
         else:
             log.info("%s: encoding with tokenizers: %s", self.where, self.reason)
+
+    def _remember(self, words: int) -> None:
+        """How many words the reference keeps with their tokens. By itself 8 MiB of them, which win nothing where it is
+        asked once in `SAMPLE` calls, and make a process grow for hours."""
+        resize = getattr(self._plain.model, "_resize_cache", None)  # of BPE and Unigram; the others keep none
+        if resize is not None:
+            resize(words)
 
     def _compare(self, texts: Sequence[str], found: list[Ids]) -> list[Ids]:
         """Of as many texts as fill a few milliseconds, the last ones of a call: the caller may be an event loop."""
@@ -174,6 +183,7 @@ class Tokenizer:
         if all(np.array_equal(left, right) for left, right in zip(expected, found[first:], strict=True)):
             return found
         self._encode, self.implementation = self._reference, "tokenizers"
+        self._remember(KEPT_WORDS)
         self.reason = "fastokens differed from tokenizers on a sampled call"
         log.warning("%s: %s; tokenizers from now on", self.where, self.reason)
         return self._reference(texts)

@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import msgspec
 
 from mainspring.errors import SpanError, TemplateError
 from mainspring.text.chat import Chat, Segments, split_at, text_of
 from mainspring.text.fast import EncodeMany, Ids
-from mainspring.text.guard import Guard, Piece
+from mainspring.text.guard import Guard, Leaf, Piece
 from mainspring.text.messages import LEVELS, Builder, Plan, arrange
 from mainspring.text.span import ROLES, Note, Span
 from mainspring.text.template import RefusalError
@@ -46,6 +47,14 @@ class Rendered:
     suffix: list[Piece]
     guard: Guard
     notes: list[Note]
+
+    @cached_property
+    def hidden(self) -> list[Leaf]:
+        """What the template does not show of the span."""
+        shown = self.guard.shown(self.pieces)
+        return [
+            leaf for number, leaf in enumerate(self.guard.leaves) if number not in shown and leaf.where != "question"
+        ]
 
 
 def render_prompt(chat: Chat, span: Span, *, thinking: bool = False, limit: int | None = None) -> View:
@@ -155,8 +164,9 @@ def _refused_from(chat: Chat, span: Span, plan: Plan) -> str:
 
 def _moved(rendered: Rendered) -> Plan:
     """The plan that shows as text what the template did not show."""
-    plan, shown = rendered.plan, rendered.guard.shown(rendered.pieces)
-    hidden = [leaf for number, leaf in enumerate(rendered.guard.leaves) if number not in shown]
+    plan, hidden = rendered.plan, rendered.hidden
+    if not hidden:
+        return plan
     return replace(
         plan,
         reasoning=plan.reasoning | {_message_of(leaf.where) for leaf in hidden if leaf.kind == "reasoning"},
@@ -171,8 +181,7 @@ def _message_of(where: str) -> str:
 
 def notes_of(rendered: Rendered, span: Span, choice: int) -> list[Note]:
     guard = rendered.guard
-    shown = guard.shown(rendered.pieces)
-    hidden = [leaf.where for n, leaf in enumerate(guard.leaves) if n not in shown and leaf.where != "question"]
+    hidden = [leaf.where for leaf in rendered.hidden]
     notes = rendered.notes + _grouped(hidden, "not_rendered", "the chat template does not show it")
     replaced = [guard.leaves[number].where for number in sorted(guard.replaced)]
     notes += _grouped(replaced, "replaced", "characters that can't be rendered, now U+FFFD")

@@ -6,6 +6,7 @@ short.
 """
 
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 from mainspring.wire import messages as m
 
@@ -20,6 +21,11 @@ class Exchange:
     tells: frozenset[type]
     ends: frozenset[type]
     asks: frozenset[type] = frozenset({m.Cancel})
+
+    @cached_property
+    def answers(self) -> frozenset[type]:
+        """Whatever may come from the other side."""
+        return self.tells | self.ends
 
 
 ROUTER, NODE, CLIENT = (frozenset[m.Role]({role}) for role in ("router", "node", "client"))
@@ -44,6 +50,7 @@ ON_CONTROL: dict[m.Role, frozenset[type]] = {
 """What each role may say there once welcomed."""
 
 
+@cache
 def openings(opener: m.Role, other: m.Role) -> frozenset[type]:
     """First messages that `opener` may send to `other`."""
     return frozenset(first for first, e in EXCHANGES.items() if opener in e.opener and other in e.other)

@@ -11,6 +11,8 @@ from mainspring.wire.exchanges import EXCHANGES, Exchange
 from mainspring.wire.frames import FrameDecoder
 from mainspring.wire.work import Fence
 
+NOTHING: frozenset[type] = frozenset()
+
 
 class StreamState:
     """`over`: the last message of the exchange has come or gone. Each direction ends by itself after that."""
@@ -29,10 +31,10 @@ class StreamState:
     def may_come(self) -> frozenset[type]:
         """After the first message. A peer's `Cancel` may cross our last message: it is read and ignored."""
         if self.exchange is None:
-            return frozenset()
+            return NOTHING
         if not self.opened_here:
             return self.exchange.asks
-        return frozenset() if self.over else self.exchange.tells | self.exchange.ends
+        return NOTHING if self.over else self.exchange.answers
 
     def take(self, kind: type) -> bool:
         """A message came; True where it ends the exchange. The decoder's caps have judged the kind already."""
@@ -55,7 +57,7 @@ class StreamState:
             if kind not in self.exchange.asks:
                 raise ValueError(f"no {kind.__name__} follows here")
             return False
-        if self.over or kind not in self.exchange.tells | self.exchange.ends:
+        if self.over or kind not in self.exchange.answers:
             raise ValueError(f"no {kind.__name__} follows here")
         return kind in self.exchange.ends
 

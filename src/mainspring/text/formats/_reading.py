@@ -178,7 +178,7 @@ def clean(r: Reading, data: Json, where: str = "", max_depth: int = MAX_DEPTH) -
 
 
 def _is_dirty(data: Json, max_depth: int) -> bool:
-    """Strings first: they are most of what there is."""
+    """Strings first, then what holds them: they are most of what there is. The rest may be a subclass."""
     dirty = False
     stack: list[tuple[Json, int]] = [([data], -1)]
     while stack:
@@ -189,8 +189,14 @@ def _is_dirty(data: Json, max_depth: int) -> bool:
         if isinstance(container, dict):
             values = chain(container, container.values())
         for value in values:
-            if isinstance(value, str):
-                dirty |= not value.isascii() and _SURROGATE.search(value) is not None
+            kind = type(value)
+            if kind is str:
+                if not value.isascii() and _SURROGATE.search(value):
+                    dirty = True
+            elif kind is dict or kind is list:
+                stack.append((value, depth + 1))
+            elif isinstance(value, str):
+                dirty |= _SURROGATE.search(value) is not None
             elif isinstance(value, dict | list | tuple):
                 dirty |= isinstance(value, tuple)
                 stack.append((value, depth + 1))

@@ -148,8 +148,11 @@ def telemetry(data: Json) -> Telemetry | None:
 def _is_plain(data: dict[str, Json]) -> bool:
     """Nothing but fields of our own shape, none of them an attribute's value: most of what comes, and each reader of a
     convention asks anew."""
-    values = (data.get("input"), data.get("output"))
-    return data.keys() <= _PLAIN and not any(isinstance(v, dict) and (len(v) < 2 or "value" in v) for v in values)
+    return _PLAIN.issuperset(data) and not _may_be_value(data.get("input")) and not _may_be_value(data.get("output"))
+
+
+def _may_be_value(value: Json) -> bool:
+    return isinstance(value, dict) and (len(value) < 2 or "value" in value)
 
 
 def read_events(value: Json, where: str) -> list[Event]:

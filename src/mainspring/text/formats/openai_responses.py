@@ -37,7 +37,7 @@ def matches(data: Json) -> bool:
 
 def _has_items(value: Json) -> bool:
     """At least one item by type, and nothing but items and messages."""
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not any("type" in element for element in value if isinstance(element, dict)):
         return False
     typed = [_is_item(element) for element in value]
     return any(typed) and all(is_one or is_message(element) for is_one, element in zip(typed, value, strict=True))
