@@ -98,3 +98,37 @@ def test_long_pieces_are_launched_and_the_least_used_shape_goes(
     logits(device, ((0, 64), (1, LENGTH), (0, LENGTH)))
     assert [each.shape.view_rows for each in made[1:]] == [64, 128, 64]
     assert len(recorder._recorded) == 1
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="the device does get on")
+def test_a_piece_that_may_be_under_way_is_waited_for_before_its_tables_go(
+    made: list[Buffers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Event:
+        """Of a device that gets to nothing by itself."""
+
+        def __init__(self) -> None:
+            self.done = True
+            events.append(self)
+
+        def record(self) -> None:
+            self.done = False
+
+        def synchronize(self) -> None:
+            self.done = True
+
+    events: list[Event] = []
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(pieces, "MOST_RECORDED", 1)
+    kept = pieces.record
+
+    def record(*given: Any) -> Recorded:
+        assert all(event.done for event in events)
+        return kept(*given)
+
+    monkeypatch.setattr(pieces, "record", record)
+    device, _ = slots(128)
+    slot = device.open_slot(drafting=False, capacity=256)
+    for start, end in ((0, 64), (64, 192), (192, 256)):
+        device.prefill_slot(slot, prompt(1, 256)[start:end], final=False)
+    assert [each.shape.view_rows for each in made] == [64, 128, 64]

@@ -95,6 +95,21 @@ def test_streams_come_and_go_as_alone() -> None:
     assert [texts[n] for n in range(len(kinds))] == wanted
 
 
+def test_an_outcome_that_waits_while_others_are_asked_for_stays_its_own() -> None:
+    """One stream a call, as after a round that failed: each leaves a round ahead that nobody takes before its turn."""
+    device = on_device(slots=4)
+    slots = [opened(device, prompt(n)) for n in range(4)]
+    texts: list[list[int]] = [[] for _ in slots]
+    for _ in range(4):
+        for slot, text in zip(slots, texts, strict=True):
+            text += one(device, slot, text[-1] if text else NO_TOKEN, 9 - len(text)).tokens
+    cpu = on_cpu(slots=1)
+    for n, text in enumerate(texts):
+        slot = opened(cpu, prompt(n))
+        assert text == write(cpu, slot, 4)[0]
+        cpu.close_slot(slot)
+
+
 def test_rounds_are_launched_before_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     launches: list[str] = []
     launch, take = Runner.launch, Runner._down

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from mainspring.backend.cuda_slots import spilling
+from mainspring.backend.cuda_slots.buffers import Buffer
 from mainspring.backend.cuda_slots.slots import CudaSlots
 from mainspring.backend.generation import TokenRule
 from mainspring.engine.prefix_disk import PrefixDisk
@@ -129,6 +131,23 @@ def test_no_memory_for_a_copy_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(torch.Tensor, "clone", full)
     assert not leaving.begin()
+
+
+def test_no_memory_on_the_way_in_is_a_miss_and_the_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = StreamSpec(id="a", tokens=PROMPT, max_tokens=3)
+    with life(tmp_path) as streams:
+        first = run(streams, spec)
+
+    def full(*_: Any, **__: Any) -> Buffer:
+        raise torch.OutOfMemoryError
+
+    with life(tmp_path) as streams:
+        with monkeypatch.context() as patch:
+            patch.setattr(spilling, "Buffer", SimpleNamespace(empty=full))
+            told = run(streams, spec)
+        assert (told.ended["a"].cached_tokens, told.log) == (0, first.log)
+        streams.prefixes.clear()
+        assert run(streams, replace(spec, id="b")).ended["b"].cached_tokens == 70
 
 
 def test_what_is_of_something_else_is_refused() -> None:

@@ -10,8 +10,9 @@ from mainspring.core.cost import RoundCost
 from mainspring.core.events import LeaseEnded, LeaseProgress, LeaseStarted
 from mainspring.core.nouns import GRID, NodeSpec, Request
 from mainspring.core.refusals import ContentionError
+from mainspring.errors import TooLargeError
 from mainspring.simulate.workload import Shape, poisson
-from router_rig import FAST, Desk, Limits, generate, node, play
+from router_rig import FAST, Desk, Limits, generate, node, play, score
 
 ROUND = RoundCost(0.010, 0.010)
 """Nine streams fit in an interactive gap of 0.1 s, though there are more slots."""
@@ -105,6 +106,28 @@ def test_memory_of_all_streams_and_the_context_of_one_are_different_limits() -> 
             if work.id in desk.router.state.passes:
                 desk.finish(work)
     assert [*desk.router.state.nodes["n"].leases] == ["a"]
+
+
+def test_a_prompt_longer_than_any_scored_view_is_a_prompt_all_the_same() -> None:
+    """A view has to fit the cache of views between its pieces; a prompt lies in its slot."""
+    desk = Desk(node(limits=Limits(slots=4, view_tokens=500, stream_tokens=3000), round_cost=ROUND))
+    desk.submit(generate("prompt", "batch", prompt=2900, tokens=100))
+    while any(work.id in desk.router.state.passes for work in desk.passes()):
+        for work in desk.passes():
+            if work.id in desk.router.state.passes:
+                desk.finish(work)
+    assert "prompt" in desk.router.state.nodes["n"].leases
+    (refusal,) = desk.submit(generate("reply", "batch", prompt=2900, tokens=101))
+    assert isinstance(refusal, Refuse)
+    assert isinstance(refusal.error, TooLargeError)
+    assert (refusal.error.param, refusal.error.limit, refusal.error.actual) == ("max_tokens", 3000, 3001)
+    (refusal,) = desk.submit(score("view", view=501))
+    assert isinstance(refusal, Refuse)
+    assert isinstance(refusal.error, TooLargeError)
+    assert (refusal.error.param, refusal.error.limit, refusal.error.actual) == ("view_tokens", 500, 501)
+    assert "501 tokens" in refusal.error.message
+    assert "than 500" in refusal.error.message
+    assert isinstance(desk.submit(score("shorter", view=500))[0], Admit)
 
 
 @pytest.mark.parametrize(

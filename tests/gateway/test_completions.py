@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from mainspring.text.tokenizer import Tokenizer
 from mainspring.wire import messages as m
 from support.gateway import Served, play, served
 from support.writing import CONTEXT, bundle, events_of, ids_of, prompt_of, unchunked, writer
@@ -59,6 +60,40 @@ def test_a_list_of_prompts_each_with_its_choices() -> None:
                 own = [event["choices"][0] for event in events[:-2] if event["choices"][0]["index"] == index]
                 assert "".join(choice["text"] for choice in own) == text
                 assert [choice["finish_reason"] for choice in own][-1] == "stop"
+
+    play(scene())
+
+
+def test_ids_are_made_text_for_an_echo_alone_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_ids, decoded, decode = ids_of("Once"), [], Tokenizer.decode
+
+    def counted(self: Tokenizer, ids: Any) -> str:
+        decoded.append(tuple(ids))
+        return decode(self, ids)
+
+    async def scene() -> None:
+        async with served(writer("word<|im_end|>")) as s:
+            monkeypatch.setattr(Tokenizer, "decode", counted)
+            await asked(s, prompt=asked_ids)
+            assert tuple(asked_ids) not in decoded
+            found = await asked(s, prompt=asked_ids, echo=True, n=3)
+            assert [choice["text"] for choice in found["choices"]] == ["Onceword"] * 3
+            assert decoded.count(tuple(asked_ids)) == 1
+
+    play(scene())
+
+
+@pytest.mark.parametrize(
+    ("prompt", "param"),
+    [([], "prompt"), ([True], "prompt[0]"), ([1.0], "prompt[0]"), ([1, -1], "prompt[1]"), ([2**64], "prompt[0]"),
+     ([1, 2**32], "prompt[1]"), ([[]], "prompt[0]"), ([[1], [2.5]], "prompt[1]"), ([[1], [2, 2**200]], "prompt[1][1]")],
+)  # fmt: skip
+def test_ids_that_are_none_are_named(prompt: list[Any], param: str) -> None:
+    async def scene() -> None:
+        async with served(writer("word<|im_end|>")) as s:
+            reply = await s.post(PATH, {"prompt": prompt, "echo": True})
+            assert (reply.status, reply.json["error"]["param"]) == (400, param)
+            assert not s.fleet.submits
 
     play(scene())
 

@@ -5,6 +5,7 @@ from typing import Protocol
 from mainspring.backend.generation import CheckpointSize
 from mainspring.engine.prefix_disk import Leaving, PrefixDisk
 from mainspring.engine.tensor_file import Arrays
+from mainspring.errors import DeviceMemoryError
 
 
 class Spilling(Protocol):
@@ -15,7 +16,8 @@ class Spilling(Protocol):
         ...
 
     def load(self, arrays: Arrays, length: int) -> int:
-        """What `dump` gave again, of so many tokens. ValueError where the arrays are of something else."""
+        """What `dump` gave again, of so many tokens. ValueError where the arrays are of something else,
+        DeviceMemoryError where they find no room."""
         ...
 
     def checkpoint_size(self, checkpoint: int) -> CheckpointSize: ...
@@ -38,5 +40,7 @@ class Spill:
             checkpoint = self._device.load(arrays, length)
         except ValueError:
             self.disk.remove(key)
+            return None
+        except DeviceMemoryError:  # the slot has its room already: the prompt is scanned there
             return None
         return checkpoint, self._device.checkpoint_size(checkpoint)

@@ -23,6 +23,7 @@ class Task:
     state: int = NO_STATE
     pinned: bytes | None = None  # the store owns the state, under this key
     owned: bool = False  # this call does
+    went_on: bool = False  # from where an earlier piece left it: it may have grown by more than it needs
     complete: bool = False
     unkept: bool = False
     logits: list[np.ndarray] = field(default_factory=list)
@@ -63,7 +64,7 @@ def begin_segment(store: CheckpointStore, backend: Backend, segment: Segment) ->
         taken = store.take(segment.resume)
         if taken is None:
             raise CheckpointGoneError((segment.resume,))
-        task.state, task.owned = taken, True
+        task.state, task.owned, task.went_on = taken, True, True
         return task
     kept = store.acquire(segment.resume)
     if kept is None:
@@ -90,10 +91,26 @@ def finish(store: CheckpointStore, backend: Backend, task: Task) -> None:
     key = task.keep if task.complete else None  # a scan cut short by an error ends nobody knows where
     if key is not None and (store.rows(key) or task.end) < task.end:
         store.drop(key)
-    taken = key is not None and store.offer(key, task.state, rows=task.end, nbytes=backend.state_bytes(task.state))
+    taken = key is not None and _offer(store, backend, key, task)
+    if not taken and key is not None and task.went_on and store.rows(key) is None:
+        _trim(backend, task)
+        taken = _offer(store, backend, key, task)
     if not taken:
         backend.release(task.state)
     task.unkept = key is not None and task.must_keep and store.rows(key) != task.end
+
+
+def _offer(store: CheckpointStore, backend: Backend, key: bytes, task: Task) -> bool:
+    return store.offer(key, task.state, rows=task.end, nbytes=backend.state_bytes(task.state))
+
+
+def _trim(backend: Backend, task: Task) -> None:
+    """Leave it no room beyond its rows: views are limited by what those take. The old one is freed, come what may."""
+    grown = task.state
+    try:
+        task.state = backend.copy(grown)
+    finally:
+        backend.release(grown)
 
 
 def distribute(parts: Sequence[Part], result: PassResult, tasks: Sequence[Task]) -> None:

@@ -49,7 +49,8 @@ class Pieces:
     def _of(self, shape: Shape) -> tuple[Recorded, Any]:
         if shape not in self._recorded:
             while len(self._recorded) >= MOST_RECORDED:
-                self._recorded.popitem(last=False)
+                _, (_, replayed) = self._recorded.popitem(last=False)
+                replayed.synchronize()  # its tables may be on their way up, from memory that is another's then
             if self._pool is None:
                 self._pool = torch.cuda.graph_pool_handle()
             buffers = Buffers(self._network, shape)

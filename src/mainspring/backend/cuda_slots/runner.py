@@ -1,8 +1,8 @@
 """Launches rounds: as recorded graphs, one a shape, where there is a device; else as they come.
 
 A graph has its own request, masks, outcome; a launch is one copy up, one graph, one copy down to pinned memory and an
-event. Copies up come from buffers that take turns: at most LAUNCHES rounds are under way. Graphs share one pool of
-memory; at most MOST_GRAPHS are kept, the least used goes.
+event. Buffers on the host take turns: at most LAUNCHES rounds are under way, and an outcome that nobody came for by
+then is moved aside. Graphs share one pool of memory; at most MOST_GRAPHS are kept, the least used goes.
 """
 
 from collections import OrderedDict
@@ -34,6 +34,10 @@ class Launched:
         if self.event is not None:
             self.event.synchronize()
         return self.outcome
+
+    def move_aside(self) -> None:
+        """Its place on the host is another round's from now on."""
+        self.outcome = self.wait().clone()
 
 
 class Entry:
@@ -75,10 +79,12 @@ class Runner:
         self._entries: OrderedDict[Shape, Entry] = OrderedDict()
         self._pool: Any = None
         self._copies = [torch.zeros(0, dtype=torch.int32)] * LAUNCHES
+        self._launched: list[Launched | None] = [None] * LAUNCHES
         self._turn = 0
 
     def launch(self, request: Tensor, shape: Shape, masks: dict[int, NDArray[np.uint32]]) -> Launched:
         """A round of `request` [n, REQUEST + r] int32, at most the shape's lanes and rows."""
+        self._make_way()
         entry = self._entries.get(shape)
         if entry is None:
             if len(self._entries) >= MOST_GRAPHS:
@@ -98,6 +104,7 @@ class Runner:
 
     def first(self, request: Tensor, choice: Choice, masks: dict[int, NDArray[np.uint32]]) -> Launched:
         """First tokens; once a stream, so nothing is recorded."""
+        self._make_way()
         entry = self._entry(len(request), 1, choice)
         entry.upload(request, masks)
         return self._down(self._rounds.first(entry.given, choice))
@@ -116,16 +123,24 @@ class Runner:
         with torch.cuda.graph(entry.graph, pool=self._pool, capture_error_mode="thread_local"):
             entry.made = run()
 
+    def _make_way(self) -> None:
+        """The next round takes the places that the one LAUNCHES before it has on the host, for its request too."""
+        before = self._launched[self._turn]
+        if before is not None:
+            before.move_aside()
+            self._launched[self._turn] = None
+
     def _down(self, made: Made) -> Launched:
-        if self._device.type != "cuda":
-            return Launched(made.outcome, made.logits)
+        on_gpu = self._device.type == "cuda"
         host = self._copies[self._turn]
         if host.numel() < made.outcome.numel():
-            host = torch.empty(made.outcome.numel(), dtype=torch.int32, pin_memory=True)
+            host = torch.empty(made.outcome.numel(), dtype=torch.int32, pin_memory=on_gpu)
             self._copies[self._turn] = host
-        self._turn = (self._turn + 1) % LAUNCHES
         outcome = host[: made.outcome.numel()].view(made.outcome.shape)
-        outcome.copy_(made.outcome, non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
-        return Launched(outcome, made.logits, event)
+        outcome.copy_(made.outcome, non_blocking=on_gpu)
+        event = torch.cuda.Event() if on_gpu else None
+        if event is not None:
+            event.record()
+        launched = self._launched[self._turn] = Launched(outcome, made.logits, event)
+        self._turn = (self._turn + 1) % LAUNCHES
+        return launched

@@ -19,6 +19,7 @@ from mainspring.backend.cuda_slots.trunk import Trunk
 from mainspring.backend.generation import GRID, CheckpointSize, RoundResult, SlotLimits, SlotRound, TokenRule
 from mainspring.backend.handles import Handles
 from mainspring.backend.protocol import IntArray
+from mainspring.errors import DeviceMemoryError
 from mainspring.model.config import FULL
 from mainspring.model.mtp import MtpHead
 
@@ -187,7 +188,8 @@ class CudaSlots:
 
     @torch.inference_mode()
     def load(self, arrays: HostArrays, length: int) -> int:
-        """What `dump` gave, of `length` tokens. ValueError where it is of another model, or of other tokens."""
+        """What `dump` gave, of `length` tokens. ValueError where it is of another model, or of other tokens,
+        DeviceMemoryError where there is no room for it."""
         c, weights = self._config, self._trunk.network.embed
         layers, deltas = self._attention_layers + (self._head is not None), c.num_layers - self._attention_layers
         like = Checkpoint(
@@ -195,7 +197,10 @@ class CudaSlots:
             self._arrays.memory.states[0, :deltas], weights.new_empty(deltas, MEMORY, c.conv_dim), 0,
             None if self._head is None else weights.new_empty(1, c.hidden_size), self._arrays.first[0],
         )  # fmt: skip
-        return self._checkpoints.add(loaded(arrays, length, like))
+        try:
+            return self._checkpoints.add(loaded(arrays, length, like))
+        except torch.OutOfMemoryError:
+            raise DeviceMemoryError(f"no room for a checkpoint of {length:,} tokens") from None
 
     # ---------------------------------------------------------------- rounds
 

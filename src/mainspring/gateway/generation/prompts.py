@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,9 @@ class Ready:
     given: str = ""
     asked: str | Sequence[int] = ""
 
-    @property
+    @cached_property
     def text(self) -> str:
-        """What `asked` says. Made when it is wanted: thousands of ids take milliseconds."""
+        """What `asked` says. Made when it is wanted, once for all choices: thousands of ids take milliseconds."""
         return self.asked if isinstance(self.asked, str) else self.bundle.tokenizer.decode(self.asked)
 
     def reply(self, writing: Writing) -> Reply:
