@@ -14,6 +14,7 @@ from mainspring.backend.cuda.explain import check, describe
 from mainspring.backend.cuda.layout import Grid, Job, Shape, buffer_bytes, exact, fields
 from mainspring.backend.cuda.memory import LEAST_ROWS, MOST_ROWS, bytes_a_row, pass_rows
 from mainspring.backend.cuda.network import Network
+from mainspring.backend.generation import SlotLimits
 from mainspring.backend.protocol import PackedPass, open_backend
 from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
@@ -226,6 +227,22 @@ def test_bf16_is_near() -> None:
         hidden = network.extend(tokens, [len(tokens)], [network.new_state()], update=True)
         wanted = network.logits(hidden)[-1, [1, 2, 3]].numpy()
     assert np.abs(got - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
+def test_no_memory_for_slots_is_said_and_they_can_be_had_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, limits = backend(), SlotLimits(3, 2)
+
+    def full(*_: object, **__: object) -> object:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB\nmore")
+
+    monkeypatch.setattr(module.torch.cuda, "empty_cache", lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr("mainspring.backend.cuda_slots.slots.CudaSlots", full)
+        with pytest.raises(DeviceMemoryError, match=r"^3 slots do not fit the device: .* 20 GiB$"):
+            device.generation(limits)
+    assert device.generation(limits).limits == limits
+    with pytest.raises(DeviceError, match="open already"):
+        device.generation(limits)
 
 
 def test_out_of_memory_fails_the_pass_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
