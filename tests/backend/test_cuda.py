@@ -13,6 +13,8 @@ from mainspring.backend.cuda.buckets import bucketed, round_rows
 from mainspring.backend.cuda.explain import check, describe
 from mainspring.backend.cuda.layout import Grid, Job, Shape, buffer_bytes, exact, fields
 from mainspring.backend.cuda.memory import LEAST_ROWS, MOST_ROWS, bytes_a_row, pass_rows
+from mainspring.backend.cuda.network import Network
+from mainspring.backend.generation import SlotLimits
 from mainspring.backend.protocol import PackedPass, open_backend
 from mainspring.errors import DeviceError, DeviceMemoryError
 from mainspring.model.hybrid import Hybrid
@@ -102,10 +104,9 @@ def test_long_views_may_go_in_segments() -> None:
 @pytest.mark.parametrize("kinds", [["linear_attention", "full_attention"], ["full_attention", "linear_attention"]])
 def test_views_and_branches_may_share_a_launch(kinds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of attention, where both are cut alike: the same bits, exact and padded to a bucket, and one launch less."""
-    apart, device = (
-        CudaBackend(model(layer_types=kinds).to(DEVICE), pass_rows=4096, mixes=mixes, graph_rows=0)
-        for mixes in (False, True)
-    )
+    apart, device = (CudaBackend(model(layer_types=kinds).to(DEVICE), pass_rows=4096, graph_rows=0) for _ in range(2))
+    apart._network = Network(model(layer_types=kinds).to(DEVICE), mixes=False)
+    apart._runner = graphs.Runner(apart._network, graph_rows=0)
     launches, shapes = [], []
     attend = attention.attend
     monkeypatch.setattr(attention, "attend", lambda *args, **more: launches.append(more) or attend(*args, **more))
@@ -226,6 +227,22 @@ def test_bf16_is_near() -> None:
         hidden = network.extend(tokens, [len(tokens)], [network.new_state()], update=True)
         wanted = network.logits(hidden)[-1, [1, 2, 3]].numpy()
     assert np.abs(got - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
+def test_no_memory_for_slots_is_said_and_they_can_be_had_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, limits = backend(), SlotLimits(3, 2)
+
+    def full(*_: object, **__: object) -> object:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB\nmore")
+
+    monkeypatch.setattr(module.torch.cuda, "empty_cache", lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr("mainspring.backend.cuda_slots.slots.CudaSlots", full)
+        with pytest.raises(DeviceMemoryError, match=r"^3 slots do not fit the device: .* 20 GiB$"):
+            device.generation(limits)
+    assert device.generation(limits).limits == limits
+    with pytest.raises(DeviceError, match="open already"):
+        device.generation(limits)
 
 
 def test_out_of_memory_fails_the_pass_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

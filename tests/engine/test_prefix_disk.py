@@ -134,6 +134,17 @@ def test_a_checkpoint_above_the_quota_is_not_written(tmp_path: Path) -> None:
     assert disk.skipped
 
 
+def test_what_memory_has_no_room_for_at_all_is_not_read_again_and_again(tmp_path: Path) -> None:
+    """A node that has less memory than it had before: the file stays for one that has more."""
+    with life(tmp_path) as streams:
+        run(streams, SPEC)
+    kept = files(tmp_path)
+    with life(tmp_path, cache_bytes=min(path.stat().st_size for path in kept) // 2) as streams:
+        assert run(streams, SPEC).ended["a"].cached_tokens == 0
+        assert disk_of(streams).hits == 0
+    assert files(tmp_path) == kept
+
+
 def cut(contents: list[bytes]) -> list[bytes]:
     return [each[:-100] for each in contents]
 

@@ -104,6 +104,17 @@ def test_a_generation_streams_its_tokens_and_ends() -> None:
     fleet.empty()
 
 
+def test_a_prompt_that_no_message_holds_is_refused_with_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.fleet.work.LEASE_ROOM", m.OpenLease.cap - 160)
+    fleet, [node], client = up({"limits": Limits(slots=1)})
+    stream = client.open(generation(prompt=41))
+    fleet.run(1.0)
+    assert client.refusal(stream) == "too_large"
+    told = client.told[stream][-1]
+    assert "prompt: 41 tokens, and at most 40" in repr(told)
+    assert node.closed is None
+
+
 def test_more_tokens_than_a_lease_has_room_for_are_refused_and_harm_no_node() -> None:
     fleet, [node], client = up({"limits": Limits(slots=1)})
     stream = client.open(generation(tokens=1 << 30))

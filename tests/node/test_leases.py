@@ -242,13 +242,14 @@ def test_the_first_report_on_a_link_lists_the_checkpoints_of_prompts() -> None:
     [
         ({"prompt": [999] * 5}, "prompt"),
         ({"tokens": 40_000}, "max_tokens"),
+        ({"tokens": 40_000}, "and this node takes 32,768 a stream"),
         ({"sampling": m.Sampling(stop_ids=(300,))}, "stop_ids"),
         ({"sampling": m.Sampling(logit_bias={300: 1.0})}, "logit_bias"),
         ({"sampling": m.Sampling(temperature=100.0, top_p=0.0)}, "top_p"),
         ({"sampling": m.Sampling(drafter="psychic")}, "drafter"),
         ({"prompt": []}, "prompt"),
     ],
-    ids=["vocabulary", "context", "stop", "bias", "sampling", "drafter", "empty"],
+    ids=["vocabulary", "context", "figures", "stop", "bias", "sampling", "drafter", "empty"],
 )
 def test_nonsense_is_refused_at_once(fields: dict[str, object], message: str) -> None:
     rig = NodeRig(slots=1).join()

@@ -85,6 +85,10 @@ class PrefixDisk:
     def __contains__(self, key: bytes) -> bool:
         return self._name(key) in self._files
 
+    def bytes_of(self, key: bytes) -> int:
+        """Of its file, 0 where it is not here."""
+        return self._files.get(self._name(key), 0)
+
     def put(self, key: bytes, leaving: Leaving) -> bool:
         """Begun, and written soon; False where it is here already, too large, too much waits, or it can't begin."""
         name, size = self._name(key), leaving.nbytes

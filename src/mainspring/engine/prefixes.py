@@ -83,7 +83,7 @@ class PrefixStore:
     def find(self, key: bytes, tokens: Tokens | None = None) -> Kept | None:
         """The entry, used now. With its `tokens` one that was spilled is taken back, where there is room for it."""
         if key not in self._kept and tokens is not None and self.spill is not None and self.cap_bytes:
-            found = self.spill.load(key, len(tokens))
+            found = self.spill.load(key, len(tokens), self.cap_bytes)
             if found is not None:
                 self.offer(key, found[0], tokens, found[1], None)
         kept = self._kept.get(key)

@@ -31,8 +31,11 @@ class Spill:
         if key not in self.disk:
             self.disk.put(key, self._device.dump(checkpoint))
 
-    def load(self, key: bytes, length: int) -> tuple[int, CheckpointSize] | None:
-        """(checkpoint, size), the caller's now."""
+    def load(self, key: bytes, length: int, room: int) -> tuple[int, CheckpointSize] | None:
+        """(checkpoint, size), the caller's now. What is above `room` bytes is not read: it would be again each time its
+        prompt comes, and streams wait meanwhile."""
+        if self.disk.bytes_of(key) > room:
+            return None
         arrays = self.disk.get(key)
         if arrays is None:
             return None

@@ -273,7 +273,9 @@ class WorkDesk:
 
 
 def too_long(tokens: int) -> TooLargeError:
-    return TooLargeError("prompt", limit=(m.OpenLease.cap - LEASE_ROOM) // 4, actual=tokens, param="view_tokens")
+    most = (m.OpenLease.cap - LEASE_ROOM) // 4
+    why = f"prompt: {tokens:,} tokens, and at most {most:,} are sent to a node"
+    return TooLargeError(why, limit=most, actual=tokens, param="view_tokens")
 
 
 def wire_bytes(part: m.Part) -> int:

@@ -195,7 +195,8 @@ class Leases:
         if not lease.prompt_tokens:
             raise InputError("at least one token", param="prompt")
         if context > writing.stream_tokens:
-            raise TooLargeError("context", limit=writing.stream_tokens, actual=context, param="max_tokens")
+            why = f"prompt and reply: {context:,} tokens, and this node takes {writing.stream_tokens:,} a stream"
+            raise TooLargeError(why, limit=writing.stream_tokens, actual=context, param="max_tokens")
         spec = spec_of(lease, name, writing.ends, writing.drafter, writing.draw())
         known = writing.vocab_size
         for what, ids in (("prompt", spec.tokens), ("sampling.stop_ids", spec.stop_ids),

@@ -112,14 +112,19 @@ class CudaBackend:
         return self._states[state].nbytes
 
     def generation(self, limits: SlotLimits) -> GenerationBackend:
-        """Slots of this model; once."""
+        """Slots of this model; once. DeviceError where there is no room for them."""
         from mainspring.backend.cuda_slots.slots import CudaSlots
 
         if self._generates:
             raise DeviceError("this backend's slots are open already")
+        try:
+            with torch.inference_mode():
+                slots = CudaSlots(self._network, self._mtp, limits)
+        except torch.OutOfMemoryError as error:
+            torch.cuda.empty_cache()
+            raise DeviceMemoryError(f"{limits.slots} slots do not fit the device: {_first_line(error)}") from None
         self._generates = True
-        with torch.inference_mode():
-            return CudaSlots(self._network, self._mtp, limits)
+        return slots
 
     def release(self, state: int) -> None:
         self._states.remove(state)
