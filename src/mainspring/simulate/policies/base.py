@@ -77,7 +77,7 @@ class Worker:
         return (
             spec.model == request.model
             and not self.draining
-            and request.view_tokens <= spec.limits.view_tokens
+            and (request.is_lease or request.view_tokens <= spec.limits.view_tokens)
             and (not request.is_lease or spec.limits.slots > 0)
         )
 
