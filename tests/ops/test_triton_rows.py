@@ -68,8 +68,5 @@ def test_other_rows_change_no_bit(T: int) -> None:
     h, w, scale, parts = randn(0, T, 320), randn(1, 40, 320), randn(2, 320), randn(3, 2, T, 320)
     _, whole = rows.normed(h, parts, scale, w, EPS)
     for i in range(T):
-        mine = (torch.arange(T, device=h.device) == i)[:, None]
-        _, kept = rows.normed(h * mine, parts * mine, scale, w, EPS)
-        assert torch.equal(kept[i], whole[i])
         _, alone = rows.normed(h[i : i + 1], parts[:, i : i + 1].contiguous(), scale, w, EPS)
-        assert (alone[0] - whole[i]).abs().max() <= (0 if h.is_cuda else 1e-4)  # a host's library may sum by place
+        assert torch.equal(alone[0], whole[i])

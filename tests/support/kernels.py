@@ -1,7 +1,8 @@
 """Triton kernels in tests: on the GPU where there is one, else through Triton's interpreter on the CPU (`conftest`).
 
 The interpreter's matrix product takes bf16 for the integers it keeps them as and tf32 for fp32, and it truncates to
-bf16 where a device rounds to nearest: put right here, so that precision costs what it does on a device.
+bf16 where a device rounds to nearest: put right here, so that precision costs what it does on a device. Sums are taken
+in fp64: a host's library adds the terms of a row in an order that may follow from where the row is.
 """
 
 import os
@@ -32,7 +33,8 @@ if DEVICE == "cpu":
         left, right = _values(a), _values(b)
         if a.dtype.scalar == tl.float32 and input_precision == INPUT_PRECISION.TF32:
             left, right = _tf32(left), _tf32(right)
-        return TensorHandle(np.matmul(left, right, dtype=d.data.dtype) + d.data, d.dtype.scalar)
+        product = np.matmul(left, right, dtype=np.float64).astype(d.data.dtype)
+        return TensorHandle(product + d.data, d.dtype.scalar)
 
     _truncate = InterpreterBuilder.create_fp_trunc
 
