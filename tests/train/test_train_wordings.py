@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.train.content import changed, patterns
+from mainspring.train.content import calls, casing, changed, doubles, patterns
 from mainspring.train.content import kinds as k
 from mainspring.train.content import persona as p
 from mainspring.train.content.constraints import CONSTRAINTS, Wish
@@ -29,9 +29,10 @@ from mainspring.train.sources import Conversation, Statement, exchange, statemen
 
 SOURCES = Path(__file__).parents[2] / "data" / "sources"
 HELD_EDITS = {*TEST_EDITS, *CALIBRATION_EDITS}
+SELF_WORDED = {*changed.BY_KEY, *REPEATS, *doubles.BEHAVIORS, *casing.BEHAVIORS, *calls.BEHAVIORS}  # beside their code
 KNOWN = {
     "rules": {rule.behavior.key for rule in RULES},
-    "edits": {*EDITS, *MARKS} - HELD_EDITS - set(changed.BY_KEY) - set(REPEATS),
+    "edits": {*EDITS, *MARKS} - HELD_EDITS - SELF_WORDED,
     "kinds": {kind.key for kind in k.TRAIN_KINDS},
     "phrases": set(TRAINED),
     "parametrised": {"reply_word", "user_word", "tool_named", "tool_argument"},

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mainspring.text.span import Span
+from mainspring.train.content.casing import title
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.kinds import WORDS
 from mainspring.train.content.phrasing import Behavior
@@ -30,12 +31,13 @@ class Constraint:
     asks: tuple[str, ...]  # with {word}, {other} and {limit}
     broken: Test
     mend: Mend
+    looks: bool = False  # about capitals and small letters: what is said counts for nothing
 
 
-def _of(key: str, train: str, test: str, asks: str, broken: Test, mend: Mend) -> Constraint:
+def _of(key: str, train: str, test: str, asks: str, broken: Test, mend: Mend, *, looks: bool = False) -> Constraint:
     clauses = (*(part.strip() for part in train.split("|")), *more("edits", key))
     behavior = Behavior(key, clauses, (test,), ("text", "user"))
-    return Constraint(behavior, tuple(part.strip() for part in asks.split("|")), broken, mend)
+    return Constraint(behavior, tuple(part.strip() for part in asks.split("|")), broken, mend, looks)
 
 
 def sentences(reply: str) -> list[str]:
@@ -88,7 +90,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         "the assistant ignores that everything should be in upper case|the reply is not in capitals as requested",
         "the response is not all upper case as the person wanted",
         "Write in capital letters only.|ANSWER IN UPPER CASE|All caps, please.",
-        lambda reply, w: reply != reply.upper(), lambda reply, w: reply.upper()),
+        lambda reply, w: reply != reply.upper(), lambda reply, w: reply.upper(), looks=True),
+    _of("broke_title_case", "the reply has words in small letters although each should begin with a capital|"
+        "the assistant ignores that every word was to be capitalised|the reply is not in title case as requested",
+        "the response lacks the capitals at the head of words that the person wanted",
+        "Begin every word with a capital.|Write in title case, please.|Capitalize Each Word Of Your Answer.",
+        lambda reply, w: reply != title(reply), lambda reply, w: title(reply), looks=True),
     _of("broke_no_digits", "the reply has digits although the user asked for none|"
         "the assistant ignores that no figures were wanted|the reply breaks the user's ban on digits",
         "the response shows numerals that the person did not want",
@@ -125,7 +132,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     _of("lowercase_asked", "the reply has capital letters although the user asked for lower case|"
         "the assistant ignores that only lower case was wanted", "the response is not all lower case as the person wanted",
         "Write in lower case only.|No capital letters, please.|all lowercase please",
-        lambda reply, w: reply != reply.lower(), lambda reply, w: reply.lower()),
+        lambda reply, w: reply != reply.lower(), lambda reply, w: reply.lower(), looks=True),
     _of("question_asked", "the user asks that the reply end with a question and it does not|"
         "the assistant ignores that a closing question was wanted", "the response lacks the final question the person wanted",
         "End with a question.|Close with a question to me.|Finish your answer by asking me something.",

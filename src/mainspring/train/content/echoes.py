@@ -74,8 +74,9 @@ ECHOES: tuple[Echo, ...] = (
 INCLUDES = {
     "wrong_number": {
         "wrong_amount", "wrong_year", "wrong_date", "wrong_time", "wrong_phone_number", "wrong_room", "wrong_age",
-        "wrong_weight", "wrong_size", "wrong_street", "wrong_booking_code", "wrong_flight",
+        "wrong_weight", "wrong_size", "wrong_street", "wrong_booking_code", "wrong_flight", "wrong_score", "wrong_version",
     },
+    "wrong_date": {"wrong_month"},
     "wrong_name": {"wrong_company"},
     "wrong_city": {"wrong_country", "wrong_street"},
     "wrong_product": {"wrong_vehicle", "wrong_dish", "wrong_drink", "wrong_instrument"},

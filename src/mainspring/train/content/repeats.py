@@ -1,9 +1,11 @@
 """What a reply has twice: a question, a point of a list, a thank-you, a link, a number, a name, an opening word."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mainspring.text.span import Span
+from mainspring.train.content.facts import sentences
 from mainspring.train.content.kinds import NAMES, WORDS
 from mainspring.train.content.phrasing import Behavior
 from mainspring.train.sources import exchange
@@ -69,17 +71,38 @@ BEHAVIORS = {
 }
 
 
-def repeated(reply: str, rng: random.Random) -> tuple[Span, dict[str, bool | None]]:
-    """Two or three sorts of parts, one of them perhaps with one part twice, spread over a reply."""
+def repeated(
+    reply: str, rng: random.Random, questions: Sequence[str] = (), replies: Sequence[str] = ()
+) -> tuple[Span, dict[str, bool | None]]:
+    """Two or three sorts of parts, one of them perhaps with one part twice, spread over a reply.
+
+    Questions and points are taken from the given texts more often than from the few of `TWICES`, which are soon known.
+    """
     slots = {"word": rng.choice(WORDS), "name": rng.choice(NAMES)}
     chosen = rng.sample(TWICES, rng.randint(1, 3))
     doubled = chosen[0] if rng.random() < 0.5 else None
     parts = []
     for sort in chosen:
-        own = [part.format(**slots) for part in rng.sample(sort.parts, rng.randint(2, 3))]
+        count = rng.randint(2, 3)
+        own = _found(sort, questions, replies, count, rng) if rng.random() < 0.8 else []
+        if len(own) < count:
+            own = [part.format(**slots) for part in rng.sample(sort.parts, count)]
         parts += [*own, own[0]] if sort is doubled else own
     rng.shuffle(parts)
     gap = "\n" if any(part.startswith("-") for part in parts) else rng.choice((" ", "\n"))
     text = gap.join(parts if rng.random() < 0.5 or not reply else [reply, *parts])
     told: dict[str, bool | None] = {sort.key: sort is doubled for sort in chosen}
     return exchange(rng.choice(("Can you help me?", "Please go on.", "What do you say?", "Hello.")), text), told
+
+
+def _found(sort: Twice, questions: Sequence[str], replies: Sequence[str], count: int, rng: random.Random) -> list[str]:
+    """Parts of a sort in other texts, all different; empty where that sort is not to be had there."""
+    if sort.key == "repeated_question" and questions:
+        asked = [s for text in rng.sample(questions, min(12, len(questions))) for s in sentences(text)]
+        found = [s for s in asked if s.endswith("?") and 12 < len(s) < 120]
+    elif sort.key == "repeated_point" and replies:
+        said = [s.split(" ") for text in rng.sample(replies, min(6, len(replies))) for s in sentences(text)]
+        found = [f"- {' '.join(words[:6]).strip('-*•.,:; ')}" for words in said if len(words) > 4]
+    else:
+        return []
+    return list(dict.fromkeys(found))[:count]

@@ -7,12 +7,12 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from mainspring.text.span import Message, Span, Text, ToolCall, ToolDefinition, ToolResult
+from mainspring.train.content import calls, casing, doubles
 from mainspring.train.content.constraints import BEHAVIORS as CONSTRAINT_BEHAVIORS
 from mainspring.train.content.constraints import CONSTRAINTS, constrained
 from mainspring.train.content.echoes import BEHAVIORS as ECHO_BEHAVIORS
@@ -79,8 +79,10 @@ EDITS: dict[str, Behavior] = dict(
                   "a word is doubled by mistake in the answer", "the response contains an accidental word repetition"),
     )
 )  # fmt: skip
-EDITS |= ECHO_BEHAVIORS | CONSTRAINT_BEHAVIORS | REPEAT_BEHAVIORS
-CONSTRUCTED = 8000  # conversations made whole, half of them with values to compare, half with things said twice
+EDITS |= (
+    ECHO_BEHAVIORS | CONSTRAINT_BEHAVIORS | REPEAT_BEHAVIORS | doubles.BEHAVIORS | casing.BEHAVIORS | calls.BEHAVIORS
+)
+CONSTRUCTED = 24_000  # conversations made whole, half of them with values to compare, half with things said twice
 MARKS = dict(
     (
         _behavior("made_up_facts", "the reply states made-up facts|the assistant hallucinates|"
@@ -130,7 +132,7 @@ def structural_examples(found: Sequence[Conversation], pools: Pools) -> Iterator
         facts = Facts(conversation.span)
         rng = rng_for("structure", conversation.text_id, conversation.source, facts.reply)
         makers = _TOOL_MAKERS if facts.calls else _TEXT_MAKERS
-        for maker in dict.fromkeys(rng.sample(makers, min(len(makers), 6))):
+        for maker in dict.fromkeys(rng.sample(makers, min(len(makers), 7))):
             if made := maker(conversation, facts, pools, rng):
                 yield _example(conversation, *made, rng)
         for key, present in conversation.marks:
@@ -142,7 +144,7 @@ def constructed_examples(pools: Pools) -> Iterator[Example]:
     for number in range(CONSTRUCTED):
         rng = rng_for("constructed", number)
         filler = rng.choice(pools.replies).split("\n")[0][:200] if rng.random() < 0.3 else ""
-        span, told = (echoed if number % 2 else repeated)(filler, rng)
+        span, told = echoed(filler, rng) if number % 2 else repeated(filler, rng, pools.questions, pools.replies)
         yield _example(Conversation(span, f"constructed/{number}", "constructed"), span, told, rng)
 
 
@@ -175,7 +177,11 @@ def _wrong_argument(conversation: Conversation, facts: Facts, pools: Pools, rng:
         return None
     call = facts.output_calls[0]
     if rng.random() < 0.4:
-        return facts.span, {"wrong_argument": False, "wrong_tool": False, "repeated_call": _repeated(facts)}
+        return facts.span, {
+            "wrong_argument": False,
+            "wrong_tool": False,
+            "repeated_call": calls.repeated_in_a_row(facts),
+        }
     changed = _swapped(call, facts, pools, rng)
     if changed is None:
         return None
@@ -210,11 +216,6 @@ def _with_call(span: Span, call: ToolCall, *, times: int = 1) -> Span:
     output = span.output[0]
     kept = tuple(part for part in output.parts if not isinstance(part, ToolCall))
     return msgspec.structs.replace(span, output=(msgspec.structs.replace(output, parts=(*kept, *[call] * times)),))
-
-
-def _repeated(facts: Facts) -> bool:
-    shown = [f"{call.name} {text(call.arguments)}" for call in facts.calls]
-    return any(left == right for left, right in pairwise(shown))
 
 
 def _repeated_call(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
@@ -260,8 +261,29 @@ def _injected_result(conversation: Conversation, facts: Facts, pools: Pools, rng
     return _with_text(span, obeyed), {"injection_tool": True, "injection_present": True}
 
 
+def _paired(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
+    return _made(calls.paired_calls(facts, pools.tools, pools.values, rng))
+
+
+def _earlier_call(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
+    return _made(calls.call_of_before(facts, rng))
+
+
+def _value_twice(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
+    return _made(calls.value_twice(facts, pools.values, rng))
+
+
+def _old_answer(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
+    return _made(doubles.repeated_answer(facts, pools.replies, rng))
+
+
+def _made(found: tuple[Span, dict[str, bool]] | None) -> Made:
+    """Typed for the makers, which may leave a behavior untold."""
+    return None if found is None else (found[0], dict(found[1]))
+
+
 _TOOL_MAKERS: list[Maker] = [_wrong_argument, _wrong_argument, _wrong_tool, _repeated_call, _ignores_error, _ignores_error,
-                             _contradicts, _injected_result]  # fmt: skip
+                             _contradicts, _injected_result, _paired, _earlier_call, _value_twice, _old_answer]  # fmt: skip
 
 
 # --- texts ---
@@ -339,7 +361,7 @@ def _off_topic(conversation: Conversation, facts: Facts, pools: Pools, rng: rand
 
 def _constraint(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
     """The user asks for a form, which the reply happens to have or lack."""
-    chosen = rng.choice(CONSTRAINTS)
+    [chosen] = rng.choices(CONSTRAINTS, [3 if c.looks else 1 for c in CONSTRAINTS])
     made = constrained(facts, chosen, rng)
     return None if made is None else (made[0], {chosen.behavior.key: made[1]})
 
@@ -362,7 +384,23 @@ def _copied(conversation: Conversation, facts: Facts, pools: Pools, rng: random.
 
 
 def _repeats(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
-    return repeated(facts.reply[:600] if rng.random() < 0.6 else "", rng)
+    return repeated(facts.reply[:600] if rng.random() < 0.6 else "", rng, pools.questions, pools.replies)
+
+
+def _paragraph(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
+    return _made(doubles.doubled_paragraph(facts, pools.replies, rng))
+
+
+def _phrase(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
+    return _made(doubles.doubled_phrase(facts, pools.replies, rng))
+
+
+def _request(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
+    return _made(doubles.doubled_request(facts, pools.questions, rng))
+
+
+def _cased(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
+    return _made(casing.cased(facts, rng))
 
 
 _STUTTER = re.compile(r"\b(\w+) \1\b", re.IGNORECASE)
@@ -374,6 +412,11 @@ _TEXT_MAKERS: list[Maker] = [
     _cut_off,
     _doubled,
     _repeats,
+    _paragraph,
+    _phrase,
+    _request,
+    _cased,
+    _old_answer,
     _off_topic,
     _off_topic,
     _constraint,

@@ -1,0 +1,125 @@
+"""Real texts in which something stands twice: a paragraph, a phrase, a sentence of the user, an answer of before.
+
+What is put in twice has a counterpart that is put in from another text, so that only comparing tells the two apart: the
+joint shows in both.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.text.span import Span
+from mainspring.train.content.facts import Facts, sentences
+from mainspring.train.content.phrasing import Behavior
+from mainspring.train.content.repeats import TWICE, UNSEEN
+from mainspring.train.sources import message
+
+
+def _of(key: str, clauses: str, test: str, *needs: str) -> Behavior:
+    return Behavior(key, tuple(part.strip() for part in clauses.split("|")), (test,), needs)
+
+
+def _twice(key: str, noun: str) -> Behavior:
+    return Behavior(key, tuple(f.format(n=noun) for f in TWICE), (UNSEEN.format(n=noun),), ("text",))
+
+
+BEHAVIORS = {
+    b.key: b
+    for b in (
+        _twice("repeated_paragraph", "paragraph"),
+        _twice("repeated_phrase", "phrase of several words"),
+        _of("user_repeats_sentence", "the user says one sentence two times over|the user's message holds a sentence in duplicate|"
+            "in the request something is asked word for word twice|the person repeats a sentence within the message|"
+            "a sentence of the user's message comes a second time|the human writes an identical sentence again|"
+            "the input has two sentences that are one and the same|the customer says it twice in the same words|"
+            "the user doubles a sentence", "the prompt contains some line in duplicate", "user"),
+        _of("repeats_old_answer", "the reply is the very answer that was given before|the assistant gives its last answer again|"
+            "the output equals an earlier message of the assistant|the bot comes out with a message of its own a second time|"
+            "the model sends the same message as before|an earlier answer is repeated as it was|"
+            "the agent answers with what it had already written, word for word|the final message is a copy of a former one",
+            "the response duplicates a previous turn", "text", "earlier"),
+    )
+}  # fmt: skip
+
+
+def doubled_paragraph(facts: Facts, others: Sequence[str], rng: random.Random) -> tuple[Span, dict[str, bool]] | None:
+    """Two or three sentences in a row put behind a later one: the reply's own, or another reply's."""
+    found = facts.sentences
+    size = rng.randint(2, 3)
+    other = sentences(rng.choice(others))
+    if len(found) < size + 1 or len(other) < size:
+        return None
+    present = rng.random() < 0.5
+    source = found if present else other
+    at = rng.randrange(len(source) - size + 1)
+    block = " ".join(source[at : at + size])
+    after = rng.choice(found[at + size - 1 :] if present else found)
+    if len(block) < 40 or (not present and any(s in found for s in source[at : at + size])):
+        return None
+    end = facts.reply.rfind(after) + len(after)
+    gap = rng.choice((" ", "\n\n", "\n"))
+    rest = facts.reply[end:].lstrip()
+    text = facts.reply[:end] + gap + block + (gap + rest if rest else "")
+    return _said(facts.span, text), {"repeated_paragraph": present}
+
+
+def doubled_phrase(facts: Facts, others: Sequence[str], rng: random.Random) -> tuple[Span, dict[str, bool]] | None:
+    """Four to seven words put in once more elsewhere: the reply's own, or another reply's."""
+    present = rng.random() < 0.5
+    size = rng.randint(4, 7)
+    phrase = _phrase(facts.reply if present else rng.choice(others), size, rng)
+    gaps = [m.start() for m in re.finditer(" ", facts.reply)]
+    if phrase is None or len(gaps) < 2 * size or (not present and phrase in facts.reply):
+        return None
+    own = facts.reply.find(phrase)
+    outside = [at for at in gaps if not present or not own <= at <= own + len(phrase)]
+    if not outside:
+        return None
+    at = rng.choice(outside)
+    return _said(facts.span, f"{facts.reply[:at]} {phrase}{facts.reply[at:]}"), {"repeated_phrase": present}
+
+
+def doubled_request(facts: Facts, others: Sequence[str], rng: random.Random) -> tuple[Span, dict[str, bool]] | None:
+    """A sentence of the user's, or of another user's request, behind the last message of the user."""
+    if not facts.users or facts.span.input[-1].role != "user":
+        return None
+    own = facts.users[-1]
+    present = rng.random() < 0.5
+    pool = [s for s in sentences(own if present else rng.choice(others)) if 15 < len(s) < 300]
+    if not pool:
+        return None
+    sentence = rng.choice(pool)
+    already = sentences(own)
+    if len(set(already)) < len(already) or (not present and sentence in own):
+        return None
+    asked = f"{own.rstrip()} {sentence}" if rng.random() < 0.7 else f"{sentence} {own}"
+    last = message("user", asked)
+    span = msgspec.structs.replace(facts.span, input=(*facts.span.input[:-1], last))
+    return span, {"user_repeats_sentence": present}
+
+
+def repeated_answer(facts: Facts, others: Sequence[str], rng: random.Random) -> tuple[Span, dict[str, bool]] | None:
+    """The reply as it is, another's, or an answer that the assistant gave before."""
+    before = [text for text in facts.earlier if len(text) > 20]
+    if not before or not facts.reply or facts.output_calls:
+        return None
+    chance = rng.random()
+    reply = rng.choice(before) if chance < 0.5 else facts.reply if chance < 0.75 else rng.choice(others)
+    return _said(facts.span, reply), {"repeats_old_answer": reply.strip() in (text.strip() for text in facts.earlier)}
+
+
+def _phrase(text: str, size: int, rng: random.Random) -> str | None:
+    """Some words in a row from one line of a text."""
+    lines = [words for line in text.split("\n") if len(words := line.split(" ")) >= size]
+    if not lines:
+        return None
+    words = rng.choice(lines)
+    at = rng.randrange(len(words) - size + 1)
+    phrase = " ".join(words[at : at + size])
+    return phrase if len(phrase) > 15 and phrase == phrase.strip() else None
+
+
+def _said(span: Span, reply: str) -> Span:
+    return msgspec.structs.replace(span, output=(message("assistant", reply),))
