@@ -5,9 +5,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mainspring.ops.launching import follow, kernel
 
-@triton.jit
-def _label(h, weight, head, rows, ids, out, eps, N: tl.constexpr, WIDE: tl.constexpr):
+
+@kernel()
+def _label(h, weight, head, rows, ids, out, eps, N: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr):
+    follow(EARLY)
     label = tl.program_id(0)
     i = tl.arange(0, WIDE)
     mask = i < N

@@ -4,11 +4,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mainspring.ops.launching import follow, kernel
+
 BLOCK = 1024
 
 
-@triton.jit
-def _swiglu(x, out, F, SIZE: tl.constexpr):
+@kernel()
+def _swiglu(x, out, F, SIZE: tl.constexpr, EARLY: tl.constexpr):
+    follow(EARLY)
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
     mask = i < F
