@@ -74,9 +74,9 @@ def _write_addresses(tables: Mapping[str, Table], job: Job, scratch: Scratch) ->
     for n, (state, length, past) in enumerate(
         zip(job.states, lengths.views.tolist(), lengths.past.tolist(), strict=True)
     ):
-        if not (length or past):
-            continue
         if state is None:
+            if not length:
+                continue
             target = (scratch.recurrent + n * scratch.recurrent_view, 0)
             tables["stores"][n] = (scratch.kv + row * scratch.kv_row, 0)
             row += length
@@ -88,6 +88,7 @@ def _write_addresses(tables: Mapping[str, Table], job: Job, scratch: Scratch) ->
                 tables["history"][n] = state.conv_address(state.parity)
             if length:
                 tables["tail_to"][n] = state.conv_address(1 - state.parity)
-        tables["forks"][n] = target
+        if length or past:
+            tables["forks"][n] = target
         if length:
             tables["targets"][n] = target
