@@ -48,7 +48,8 @@ def _write_views(tables: Mapping[str, Table], lengths: Lengths, before: ragged.I
     """Their rows, from row 0, and how kernels walk them."""
     views, past, grid = lengths.views, lengths.past, shape.grid
     begins = ragged.starts(views)[:-1]
-    place = np.arange(lengths.view_rows) - (begins - past).repeat(views)
+    place = np.arange(lengths.view_rows, dtype=np.int32)
+    place += (past - begins).astype(np.int32).repeat(views)
     _put(tables, "positions", place)
     _put(tables, "places", place)
     _put(tables, "owners", np.arange(len(views)).repeat(views))
@@ -87,7 +88,7 @@ def _write_attended(tables: Mapping[str, Table], lengths: Lengths, asked: Questi
     _put(tables, "last_last", asked.last)
     _put(tables, "last_rows", asked.last + shape.view_rows)
     items, cut = tiles.cut_tiles(asked.tiles, lengths.ends, block=shape.grid.branch_keys)
-    n = int(asked.counts[0].sum())
+    n = asked.count[0]
     of_last = int(cut[n, 2]) if n < len(cut) else len(items)
     _put(tables, "items", items[:of_last])
     _put(tables, "tiles", cut[:n])

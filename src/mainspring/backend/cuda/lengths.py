@@ -48,14 +48,17 @@ class Lengths:
 
     def _shape(self, grid: Grid) -> Shape:
         asked, lengths = self.questions(grid), self.views
-        splits = tiles.key_splits(self.ends, grid.branch_keys)
-        segments = count_segments(lengths, grid.segment_rows) if grid.segment_rows else 0
-        (items, last_items), (cut, last_cut) = asked.counts @ splits, asked.counts.sum(axis=1)
-        split = int(splits.max(initial=1)) > 1
+        (cut, last_cut), segments = asked.count, 0
+        items, last_items = cut, last_cut
+        split = self.longest > tiles.SPLIT_KEYS
+        if split:
+            items, last_items = (asked.counts @ tiles.key_splits(self.ends, grid.branch_keys)).tolist()
+        if grid.segment_rows and self.longest > grid.segment_rows:
+            segments = count_segments(lengths, grid.segment_rows)
         return Shape(
             self.view_rows, self.branch_rows, len(lengths), len(self.branches), len(asked.label_rows),
             _tiles(lengths, ragged.CHUNK_ROWS), _tiles(lengths, grid.view_rows),
-            int(items), int(cut), int(last_items), int(last_cut), long=asked.longest > ragged.CHUNK_ROWS,
+            items, cut, last_items, last_cut, long=asked.longest > ragged.CHUNK_ROWS,
             split=split, grid=grid, segments=segments if segments > len(lengths) else 0,
             mixed=grid.mixes and 0 < self.branch_rows < self.rows and not split,
         )  # fmt: skip
