@@ -11,7 +11,8 @@ from mainspring.backend.cuda import graphs
 from mainspring.backend.cuda.backend import CudaBackend
 from mainspring.backend.cuda.buckets import bucketed, round_rows
 from mainspring.backend.cuda.explain import check, describe
-from mainspring.backend.cuda.layout import Grid, Job, Shape, buffer_bytes, exact, fields
+from mainspring.backend.cuda.job import Job, exact
+from mainspring.backend.cuda.layout import Grid, Shape, buffer_bytes, fields
 from mainspring.backend.cuda.memory import LEAST_ROWS, MOST_ROWS, bytes_a_row, pass_rows
 from mainspring.backend.cuda.network import Network
 from mainspring.backend.generation import SlotLimits

@@ -3,7 +3,8 @@
 import numpy as np
 
 from mainspring.backend.cuda import questions as module
-from mainspring.backend.cuda.layout import Grid, Job, Scratch, buffer_bytes, exact, host_tables, write
+from mainspring.backend.cuda.job import Job, Scratch, exact, write
+from mainspring.backend.cuda.layout import Grid, buffer_bytes, host_tables
 
 GRID = Grid(32, 64, 16, 64, 3)
 

@@ -37,7 +37,10 @@ def tap_table(lengths: Sequence[int] | NDArray[np.integer], before: Int32, first
     The first sequence begins at row `first_row`."""
     memory = before.shape[1]
     first = starts(lengths)
-    table = np.arange(first_row, first_row + first[-1], dtype=np.int32)[:, None] + np.arange(-memory, 0, dtype=np.int32)
+    rows = np.arange(first_row, first_row + first[-1], dtype=np.int32)
+    table = np.empty((len(rows), memory), np.int32)
+    for column in range(memory):  # inner loops as long as there are rows, not of three steps: 27 us for 126 of 8,192
+        np.subtract(rows, memory - column, out=table[:, column])
     long, begins = np.asarray(lengths), first[:-1]
     if (long >= memory).all():
         of, old = _corner(memory)
@@ -71,10 +74,18 @@ def tail_table(lengths: Sequence[int] | NDArray[np.integer], before: Int32) -> I
 def chunk_table(lengths: Sequence[int] | NDArray[np.integer]) -> tuple[Int32, Int32]:
     """([C, 2] first row and rows of every chunk, [S + 1] first chunk of each sequence)."""
     long = np.asarray(lengths, np.int64)
-    counts = -(-long // CHUNK_ROWS)
-    first_chunk = starts(counts)
-    before = (np.arange(first_chunk[-1]) - first_chunk[:-1].repeat(counts)) * CHUNK_ROWS
-    table = np.empty((len(before), 2), np.int32)
-    table[:, 0] = starts(long)[:-1].repeat(counts) + before
-    np.minimum(long.repeat(counts) - before, CHUNK_ROWS, out=table[:, 1], casting="same_kind")
-    return table, first_chunk.astype(np.int32)
+    _, first, rows, _ = cut(long, CHUNK_ROWS)
+    table = np.empty((len(first), 2), np.int32)
+    table[:, 0], table[:, 1] = first, rows
+    return table, starts(-(-long // CHUNK_ROWS)).astype(np.int32)
+
+
+def cut(lengths: NDArray[np.int64], rows: int) -> tuple[NDArray[np.int64], ...]:
+    """Sequence, first row, rows and offset in its sequence, of every piece of `rows` rows at most."""
+    if len(lengths) == 1:  # of one, which waits for its tables most, in a third of the time
+        inside = np.arange(0, lengths[0], rows)
+        return np.zeros_like(inside), inside, np.minimum(lengths[0] - inside, rows), inside
+    counts = -(-lengths // rows)
+    owner = np.arange(len(lengths)).repeat(counts)
+    inside = (np.arange(len(owner)) - starts(counts)[:-1][owner]) * rows
+    return owner, starts(lengths)[:-1][owner] + inside, np.minimum(lengths[owner] - inside, rows), inside

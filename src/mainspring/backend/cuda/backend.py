@@ -13,7 +13,7 @@ import torch
 from mainspring.backend.cuda import memory
 from mainspring.backend.cuda.explain import check, describe
 from mainspring.backend.cuda.graphs import GRAPH_ROWS, Runner
-from mainspring.backend.cuda.layout import NONE, Job, exact
+from mainspring.backend.cuda.job import NONE, Job, exact
 from mainspring.backend.cuda.network import SMALL_ROWS, Network
 from mainspring.backend.cuda.state import CudaState
 from mainspring.backend.generation import GenerationBackend, SlotLimits
@@ -85,7 +85,8 @@ class CudaBackend:
     @torch.inference_mode()
     def score_pass(self, work: PackedPass) -> PassResult:
         started = time.perf_counter()
-        views = np.split(work.view_tokens, np.cumsum(work.view_lengths)[:-1]) if len(work.view_lengths) else []
+        ends = work.view_lengths.cumsum().tolist()
+        views = [work.view_tokens[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         states = [self._states[handle] if handle != NO_STATE else None for handle in work.view_states.tolist()]
         try:
             logits = self._run(work, views, states)
@@ -140,9 +141,13 @@ class CudaBackend:
             held = [(s, v) for s, v in zip(states, views, strict=True) if s is not None]
             self._advance([s for s, _ in held], [v for _, v in held])
             views = [NONE for _ in views]
-        jobs = _jobs(work, views, states, room if split else work.rows)
-        logits = [self._forward(job) for job in jobs]
-        return np.concatenate(logits) if logits else np.zeros(0, np.float32)
+            return np.concatenate([self._forward(job) for job in _jobs(work, views, states, room)])
+        return self._forward(
+            Job(
+                views, states, work.branch_tokens, work.branch_lengths, work.branch_views, work.label_ids,
+                work.label_counts,
+            )
+        )  # fmt: skip
 
     def _advance(self, states: Sequence[CudaState], views: Sequence[IntArray]) -> None:
         """Each state over its view, piece by piece, several short views at once."""
@@ -179,7 +184,7 @@ def _views_only(group: Sequence[tuple[CudaState, IntArray]]) -> Job:
 
 
 def _jobs(work: PackedPass, views: list[IntArray], states: list[CudaState | None], room: int) -> list[Job]:
-    """One job, or, with the views done, as many as the branches need."""
+    """With the views done, as many as the branches need."""
     jobs: list[Job] = []
     rows, labels = np.cumsum(work.branch_lengths), np.cumsum(work.label_counts)
     first = 0

@@ -1,9 +1,12 @@
 """Shapes that passes of about one size share, so that few graphs are recorded."""
 
+from functools import lru_cache
+
 from mainspring.backend.cuda.layout import Shape
 from mainspring.ops import ragged
 
 
+@lru_cache(maxsize=256)
 def bucketed(shape: Shape) -> Shape:
     """The smallest common shape that holds `shape`: at most an eighth more rows, powers of two of what is counted.
     What follows from rows and views takes its bound from them, so that few shapes arise."""

@@ -17,16 +17,8 @@ import torch
 from torch import Tensor
 
 from mainspring.backend.cuda.buckets import bucketed
-from mainspring.backend.cuda.layout import (
-    NONE,
-    Job,
-    Scratch,
-    Shape,
-    buffer_bytes,
-    exact,
-    host_tables,
-    write,
-)
+from mainspring.backend.cuda.job import NONE, Job, Scratch, exact, write
+from mainspring.backend.cuda.layout import Shape, buffer_bytes, host_tables
 from mainspring.backend.cuda.network import Network, Tables
 from mainspring.backend.protocol import FloatArray
 
@@ -54,6 +46,11 @@ class Buffers:
         heads = (c.linear_num_value_heads, c.linear_key_head_dim, c.linear_value_head_dim)
         self.recurrent = weights.new_empty(max(shape.views, 1), *heads, dtype=torch.float32)
         self.answer = torch.empty(shape.labels, dtype=torch.float32, pin_memory=pinned)
+        self.host_answer: FloatArray = self.answer.numpy()
+        element = self.kv.element_size()
+        self.scratch = Scratch(
+            self.kv.data_ptr(), self.kv.stride(0) * element, self.recurrent.data_ptr(), self.recurrent.stride(0) * 4
+        )
         self.network = network
 
     def upload(self, job: Job) -> None:
@@ -66,11 +63,7 @@ class Buffers:
 
     def fill(self, job: Job) -> None:
         """The host's tables."""
-        element = self.kv.element_size()
-        scratch = Scratch(
-            self.kv.data_ptr(), self.kv.stride(0) * element, self.recurrent.data_ptr(), self.recurrent.stride(0) * 4
-        )
-        write(self.host_bytes, self.host_tables, job, self.shape, scratch)
+        write(self.host_bytes, self.host_tables, job, self.shape, self.scratch)
 
     def send(self) -> None:
         self.device.copy_(self.host, non_blocking=True)
@@ -82,8 +75,7 @@ class Buffers:
         """Waits for the device: the one sync of a pass."""
         if self.device.is_cuda:
             torch.cuda.current_stream().synchronize()
-        out: FloatArray = self.answer[:count].numpy().copy()
-        return out
+        return self.host_answer[:count].copy()
 
 
 @dataclass

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mainspring.backend.cuda.layout import WIDE, Grid, Job, Shape, fields
+from mainspring.backend.cuda.job import Job
+from mainspring.backend.cuda.layout import WIDE, Grid, Shape, fields
 from mainspring.model.hybrid import Block, GatedAttention, GatedDeltaNet, Hybrid
 from mainspring.ops.attention import tiles
 from mainspring.ops.attention import triton as attention
@@ -91,8 +92,8 @@ class Network:
 
     def grid(self, job: Job) -> Grid:
         """How attention is cut in a pass."""
-        longest = int((job.past_lengths + job.view_lengths).max()) if job.states else 0
-        return self.small if job.rows <= SMALL_ROWS and longest <= tiles.SPLIT_KEYS else self.large
+        lengths = job.lengths
+        return self.small if lengths.rows <= SMALL_ROWS and lengths.longest <= tiles.SPLIT_KEYS else self.large
 
     def _grid(self, views: attention.Tiling, branches: attention.Tiling) -> Grid:
         c = self.config

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from mainspring.backend.cuda.buckets import bucketed
 from mainspring.backend.cuda.graphs import Buffers, Recorded, record
-from mainspring.backend.cuda.layout import Job, Shape, exact
+from mainspring.backend.cuda.job import Job, exact
+from mainspring.backend.cuda.layout import Shape
 from mainspring.backend.cuda.network import Network, Tables
 
 RECORDED_ROWS = 1_024

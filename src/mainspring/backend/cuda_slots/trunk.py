@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mainspring.backend.cuda.layout import NONE, Job, Shape
+from mainspring.backend.cuda.job import NONE, Job
+from mainspring.backend.cuda.layout import Shape
 from mainspring.backend.cuda.network import Attention, Delta, Layer, Network, Tables
 from mainspring.backend.cuda.state import CudaState
 from mainspring.backend.cuda_slots.arrays import Arrays

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mainspring.ops.ragged import Int32, starts
+from mainspring.ops.ragged import Int32, cut, starts
 
 ITEM = 9
 SPLIT_KEYS = 1408
@@ -25,7 +25,7 @@ Ints = Sequence[int] | NDArray[np.integer]
 
 def view_items(lengths: Ints, positions: Ints, *, rows: int, block: int) -> Int32:
     """Sequences of `lengths` rows from `positions` on, `rows` query rows a tile, `block` keys a step; longest first."""
-    owner, first, count, inside = _cut(np.asarray(lengths, np.int64), rows)
+    owner, first, count, inside = cut(np.asarray(lengths, np.int64), rows)
     position = np.asarray(positions, np.int64)[owner] + inside
     items = np.zeros((len(owner), ITEM), np.int32)
     items[:, 0], items[:, 1], items[:, 2] = first, count, owner
@@ -47,7 +47,7 @@ def branch_items(queries: Ints, keys: Ints, first: Int32, last: Int32, *, rows: 
 
 def branch_tiles(queries: Ints, first: Int32, last: Int32, *, rows: int) -> Int32:
     """Items [N, ITEM] of whole tiles, before anything is known of the keys but the pass's own."""
-    owner, row, count, _ = _cut(np.asarray(queries, np.int64), rows)
+    owner, row, count, _ = cut(np.asarray(queries, np.int64), rows)
     items = np.zeros((len(owner), ITEM), np.int32)
     items[:, 0], items[:, 1], items[:, 2], items[:, 8] = row, count, owner, 1
     items[:, 6], items[:, 7] = first[row], last[row + count - 1] + 1
@@ -57,15 +57,15 @@ def branch_tiles(queries: Ints, first: Int32, last: Int32, *, rows: int) -> Int3
 def cut_tiles(whole: Int32, keys: NDArray[np.int64], *, block: int) -> tuple[Int32, Int32]:
     """`branch_items` from whole tiles, keys [V] of each owner."""
     owner = whole[:, 2]
-    step = split_step(keys, block)
     table = np.empty((len(whole), 4), np.int32)
     table[:, :2] = whole[:, :2]
-    if (keys <= step).all():
+    if int(keys.max(initial=0)) <= SPLIT_KEYS:
         items = whole.copy()
         end = keys[owner]
         items[:, 4], items[:, 5] = end // block * block, end
         table[:, 2], table[:, 3] = np.arange(len(whole)), 1
         return items, table
+    step = split_step(keys, block)
     counts = np.maximum(-(-keys // step), 1)[owner]
     first_item = starts(counts)[:-1]
     table[:, 2], table[:, 3] = first_item, counts
@@ -88,11 +88,3 @@ def split_step(keys: NDArray[np.int64], block: int) -> NDArray[np.int64]:
     """Keys a split, from the view's length alone: SPLIT_KEYS, or more where that would be over MAX_SPLITS splits."""
     least = -(-keys // MAX_SPLITS)
     return np.maximum(SPLIT_KEYS, -(-least // block) * block)
-
-
-def _cut(lengths: NDArray[np.int64], rows: int) -> tuple[NDArray[np.int64], ...]:
-    """Sequence, first row, rows and offset in its sequence, of every tile."""
-    counts = -(-lengths // rows)
-    owner = np.arange(len(lengths)).repeat(counts)
-    inside = (np.arange(len(owner)) - starts(counts)[:-1][owner]) * rows
-    return owner, starts(lengths)[:-1][owner] + inside, np.minimum(lengths[owner] - inside, rows), inside
