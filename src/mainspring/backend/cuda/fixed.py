@@ -88,7 +88,7 @@ def _write_attended(tables: Mapping[str, Table], lengths: Lengths, asked: Questi
     _put(tables, "last_last", asked.last)
     _put(tables, "last_rows", asked.last + shape.view_rows)
     items, cut = tiles.cut_tiles(asked.tiles, lengths.ends, block=shape.grid.branch_keys)
-    n = asked.count[0]
+    n = asked.tile_counts[0]
     of_last = int(cut[n, 2]) if n < len(cut) else len(items)
     _put(tables, "items", items[:of_last])
     _put(tables, "tiles", cut[:n])

@@ -48,7 +48,7 @@ class Lengths:
 
     def _shape(self, grid: Grid) -> Shape:
         asked, lengths = self.questions(grid), self.views
-        (cut, last_cut), segments = asked.count, 0
+        (cut, last_cut), segments = asked.tile_counts, 0
         items, last_items = cut, last_cut
         split = self.longest > tiles.SPLIT_KEYS
         if split:
