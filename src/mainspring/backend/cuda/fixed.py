@@ -18,8 +18,9 @@ from mainspring.ops.gated_delta.segments import segment_table
 
 def lay(buffer: NDArray[np.uint8], tables: Mapping[str, Table], lengths: Lengths, shape: Shape) -> None:
     """Fill `buffer`, whose tables are `tables`, with those of `lengths`, padded to `shape`; zeros in the others."""
-    if lengths.image is not None and lengths.image[0] == shape:
-        buffer[:] = lengths.image[1]
+    image = lengths.image  # once: another backend of the process may put its own there
+    if image is not None and image[0] == shape:
+        buffer[:] = image[1]
         return
     buffer.fill(0)
     _write(tables, lengths, shape)

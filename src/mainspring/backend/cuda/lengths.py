@@ -42,9 +42,10 @@ class Lengths:
 
     def exact(self, grid: Grid) -> Shape:
         """The smallest shape."""
-        if self._exact is None or self._exact.grid != grid:
-            self._exact = self._shape(grid)
-        return self._exact
+        shape = self._exact  # once: another backend of the process may put its own there
+        if shape is None or shape.grid != grid:
+            shape = self._exact = self._shape(grid)
+        return shape
 
     def _shape(self, grid: Grid) -> Shape:
         asked, lengths = self.questions(grid), self.views
