@@ -8,6 +8,9 @@ its time. A row or a peer that fails is said so and the others go on; the script
 
     python bench/score_gpu.py --rounds 5 --out results
 
+A pass comes again and again here, so that what follows from its lengths is copied from the second time on, as in a
+node where a kept view is asked again; `--unseen` forgets it before each pass, as for lengths that never came before.
+
 Before the first row everything built so far is taken out of the collector's reach: the harness collects garbage before
 each sample, and a third of a second over the peers' modules let the card's clocks fall before every one.
 """
@@ -24,6 +27,7 @@ import numpy as np
 import torch
 
 from budget import Pass, ceiling_s
+from mainspring.backend.cuda import lengths
 from mainspring.backend.cuda.backend import CudaBackend
 from mainspring.backend.protocol import NO_STATE, PackedPass
 from mainspring.bench import Arm, Options, measure
@@ -75,9 +79,9 @@ def make_pass(p: Pass, vocab: int, seed: int = 0, states: list[int] | None = Non
 class Side:
     """One shape's weights and the arms that run on them."""
 
-    def __init__(self, shape: str, peers: bool, segment_rows: int) -> None:
+    def __init__(self, shape: str, peers: bool, segment_rows: int, unseen: bool) -> None:
         self.config = parse_config(CUDA_SHAPES[shape])
-        self.shape, self.peers = shape, peers
+        self.shape, self.peers, self.unseen = shape, peers, unseen
         self.failed: list[str] = []
         has_fla = importlib.util.find_spec("fla") is not None
         self.two_phase = self._peer("two-phase", self._two_phase) if peers and has_fla else None
@@ -127,13 +131,18 @@ class Side:
             return Arm(name, counted, sync=torch.cuda.synchronize)
 
         passes = next((count for rows, count in PASSES if p.view_rows + p.branch_rows <= rows), 1)
-        arms = [arm("mainspring", lambda: self.backend.score_pass(work), p.tokens, passes)]
+        arms = [arm("mainspring", lambda: self.score(work), p.tokens, passes)]
         if self.two_phase is not None and not p.cached:
             arms.append(arm("two-phase", lambda: self.two_phase.score(work), p.tokens, min(passes, 4)))
         if self.transformers is not None and not p.cached and p.view == 8192:
             ids = torch.from_numpy(work.view_tokens).cuda().view(p.requests, p.view)
             arms.append(arm("transformers, views", lambda: self._forward(ids), p.view_rows, passes))
         return arms
+
+    def score(self, work: PackedPass) -> object:
+        if self.unseen:
+            lengths._kept.cache_clear()
+        return self.backend.score_pass(work)
 
     @torch.inference_mode()
     def _forward(self, ids: torch.Tensor) -> None:
@@ -188,8 +197,11 @@ def run_case(name: str, side: Side, options: Options, publish: Publish) -> list[
 @click.option("--case", "names", multiple=True, type=click.Choice(list(CASES)), help="Rows to run. [all]")
 @click.option("--peers/--no-peers", default=True, show_default=True)
 @click.option("--segment-rows", type=click.IntRange(0), default=SEGMENT_ROWS, show_default=True, help="In the scan.")
+@click.option("--unseen", is_flag=True, help="As if no pass of these lengths had come before.")
 @shared_options
-def main(options: Options, publish: Publish, names: tuple[str, ...], peers: bool, segment_rows: int) -> None:
+def main(
+    options: Options, publish: Publish, names: tuple[str, ...], peers: bool, segment_rows: int, unseen: bool
+) -> None:  # fmt: skip
     found: list[str] = []
     failed: list[str] = []
     side: Side | None = None
@@ -202,7 +214,7 @@ def main(options: Options, publish: Publish, names: tuple[str, ...], peers: bool
                 gc.unfreeze()
                 gc.collect()
                 torch.cuda.empty_cache()
-                side = Side(shape, peers and shape == "0.8B", segment_rows)
+                side = Side(shape, peers and shape == "0.8B", segment_rows, unseen)
                 failed += side.failed
             lines = run_case(name, side, options, publish)
         except LockHeldError:

@@ -18,8 +18,9 @@ from mainspring.ops.gated_delta.segments import segment_table
 
 def lay(buffer: NDArray[np.uint8], tables: Mapping[str, Table], lengths: Lengths, shape: Shape) -> None:
     """Fill `buffer`, whose tables are `tables`, with those of `lengths`, padded to `shape`; zeros in the others."""
-    if lengths.image is not None and lengths.image[0] == shape:
-        buffer[:] = lengths.image[1]
+    image = lengths.image  # once: another backend of the process may put its own there
+    if image is not None and image[0] == shape:
+        buffer[:] = image[1]
         return
     buffer.fill(0)
     _write(tables, lengths, shape)
@@ -88,7 +89,7 @@ def _write_attended(tables: Mapping[str, Table], lengths: Lengths, asked: Questi
     _put(tables, "last_last", asked.last)
     _put(tables, "last_rows", asked.last + shape.view_rows)
     items, cut = tiles.cut_tiles(asked.tiles, lengths.ends, block=shape.grid.branch_keys)
-    n = asked.count[0]
+    n = asked.tile_counts[0]
     of_last = int(cut[n, 2]) if n < len(cut) else len(items)
     _put(tables, "items", items[:of_last])
     _put(tables, "tiles", cut[:n])

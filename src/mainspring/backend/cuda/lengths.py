@@ -42,13 +42,14 @@ class Lengths:
 
     def exact(self, grid: Grid) -> Shape:
         """The smallest shape."""
-        if self._exact is None or self._exact.grid != grid:
-            self._exact = self._shape(grid)
-        return self._exact
+        shape = self._exact  # once: another backend of the process may put its own there
+        if shape is None or shape.grid != grid:
+            shape = self._exact = self._shape(grid)
+        return shape
 
     def _shape(self, grid: Grid) -> Shape:
         asked, lengths = self.questions(grid), self.views
-        (cut, last_cut), segments = asked.count, 0
+        (cut, last_cut), segments = asked.tile_counts, 0
         items, last_items = cut, last_cut
         split = self.longest > tiles.SPLIT_KEYS
         if split:

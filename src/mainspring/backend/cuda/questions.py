@@ -38,7 +38,7 @@ class Questions(NamedTuple):
     label_rows: NDArray[np.intp]  # branch of each label
     tiles: Int32  # of all rows, then of last rows (`tiles.branch_tiles`)
     counts: IntArray  # [2, V] of either, of each view
-    count: tuple[int, ...]  # of either
+    tile_counts: tuple[int, ...]  # of either, of all views
 
 
 def questions(
@@ -76,5 +76,5 @@ def _questions(
         inside=every - of_row, first_of_row=of_row, spans=np.stack([first, lengths.astype(np.int32)], axis=1),
         taps=taps, short=short, tails=-1 - taps.reshape(-1)[short].astype(np.intp),
         label_rows=np.arange(len(lengths)).repeat(label_counts), tiles=np.concatenate(made),
-        counts=np.stack([-(-queries // rows) for queries in asked]), count=tuple(map(len, made)),
+        counts=np.stack([-(-queries // rows) for queries in asked]), tile_counts=tuple(map(len, made)),
     )  # fmt: skip
