@@ -12,15 +12,13 @@ import triton.language as tl
 from torch import Tensor
 
 from mainspring.ops import rounds
-from mainspring.ops.launching import follow, kernel
 
 BLOCK = 4096
 BAD = tl.constexpr(rounds.NOT_FINITE)
 
 
-@kernel()
-def _blocks(logits, stride, values, ids, vocab, BLOCK: tl.constexpr, EARLY: tl.constexpr):
-    follow(EARLY)
+@triton.jit
+def _blocks(logits, stride, values, ids, vocab, BLOCK: tl.constexpr):
     row, block = tl.program_id(0), tl.program_id(1)
     i = block * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(logits + row.to(tl.int64) * stride + i, mask=i < vocab, other=-float("inf"))
@@ -32,9 +30,8 @@ def _blocks(logits, stride, values, ids, vocab, BLOCK: tl.constexpr, EARLY: tl.c
     tl.store(ids + at, tl.where(bad > 0, BAD, first))
 
 
-@kernel()
-def _rows(values, ids, chosen, count, vocab, PAD: tl.constexpr, EARLY: tl.constexpr):
-    follow(EARLY)
+@triton.jit
+def _rows(values, ids, chosen, count, vocab, PAD: tl.constexpr):
     row, b = tl.program_id(0), tl.arange(0, PAD)
     here = b < count
     value = tl.load(values + row * count + b, mask=here, other=-float("inf"))

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from mainspring.ops import ragged
 from mainspring.ops.attention import tiles
-from mainspring.ops.launching import follow, kernel
 
 ITEM = tl.constexpr(tiles.ITEM)
 LOWEST = tl.constexpr(-1e30)
@@ -74,14 +73,13 @@ def _step(
     return acc, new, top * shrink + tl.sum(weights, 1)
 
 
-@kernel(do_not_specialize=["layer", "views"])
+@triton.jit(do_not_specialize=["layer", "views"])
 def _attend(
     q, gate, gate_stride, items, first, last, stores, layer, own, out, parts, sums, scale, views,
     G: tl.constexpr, RATIO: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
-    CAUSAL: tl.constexpr, MIXED: tl.constexpr, GATED: tl.constexpr, EXACT: tl.constexpr, EARLY: tl.constexpr,
+    CAUSAL: tl.constexpr, MIXED: tl.constexpr, GATED: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """MIXED: rows from number `views` on are branches', those before it views'; `first` counts from there."""
-    follow(EARLY)
     number, kh = tl.program_id(0), tl.program_id(1)
     item = items + number * ITEM
     count = tl.load(item + 1)
@@ -133,13 +131,11 @@ def _attend(
         tl.store(sums + line, tl.where(top > 0, m + tl.log2(tl.where(top > 0, top, 1.0)), LOWEST))
 
 
-@kernel()
+@triton.jit
 def _join(
     gate, gate_stride, table, out, parts, sums,
     G: tl.constexpr, RATIO: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, GATED: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     tile, kh = tl.program_id(0), tl.program_id(1)
     count, begin, splits = tl.load(table + 4 * tile + 1), tl.load(table + 4 * tile + 2), tl.load(table + 4 * tile + 3)
     if (count == 0) | (splits == 1):

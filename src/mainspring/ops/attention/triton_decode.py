@@ -18,7 +18,6 @@ import triton.language as tl
 from torch import Tensor
 
 from mainspring.ops.attention.triton import EXACT, LOWEST, _step
-from mainspring.ops.launching import follow, kernel
 from mainspring.ops.rounds import PLAN as PLAN_WORDS
 
 PLAN = tl.constexpr(PLAN_WORDS)
@@ -26,13 +25,12 @@ SPLIT_KEYS, KEYS = 128, 64
 """128 programs for one slot of the 0.8B shape at 8,192 keys; cuts of 256 took a 4B step 0.08 ms longer on one H200."""
 
 
-@kernel(do_not_specialize=["layer"])
+@triton.jit(do_not_specialize=["layer"])
 def _cut(
     q, plan, stores, layer, parts, sums, splits, scale,
     G: tl.constexpr, RATIO: tl.constexpr, D: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
-    SPLIT: tl.constexpr, EXACT: tl.constexpr, EARLY: tl.constexpr,
+    SPLIT: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     split, kh, lane = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     slot, count = tl.load(plan + lane * PLAN), tl.load(plan + lane * PLAN + 1)
     start = tl.load(plan + lane * PLAN + 4)
@@ -63,13 +61,11 @@ def _cut(
     tl.store(sums + line, tl.where(top > 0, m + tl.log2(tl.where(top > 0, top, 1.0)), LOWEST), mask=live)
 
 
-@kernel()
+@triton.jit
 def _join(
     gate, gate_stride, plan, out, parts, sums, splits,
     G: tl.constexpr, RATIO: tl.constexpr, D: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, SPLIT: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     line, head = tl.program_id(0), tl.program_id(1)
     lane, inside = line // R, line % R
     count, start = tl.load(plan + lane * PLAN + 1), tl.load(plan + lane * PLAN + 4)

@@ -9,8 +9,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mainspring.ops.launching import follow, kernel
-
 BLOCK_ROWS = 16
 
 
@@ -33,12 +31,8 @@ def _normed(at, stride, weight, cos, sin, rows, live, eps, D: tl.constexpr, HALF
     return x * c + tl.where((d < HALF)[None, :], -y, y) * s
 
 
-@kernel(do_not_specialize=["T"])
-def _queries(
-    x, stride, weight, cos, sin, out, T, eps,
-    D: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    follow(EARLY)
+@triton.jit(do_not_specialize=["T"])
+def _queries(x, stride, weight, cos, sin, out, T, eps, D: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr):
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     _query(x, stride, weight, cos, sin, out, rows, T, eps, tl.program_id(1), tl.num_programs(1), D, HALF)
 
@@ -51,12 +45,11 @@ def _query(x, stride, weight, cos, sin, out, rows, T, eps, head, heads, D: tl.co
     tl.store(at, y.to(out.dtype.element_ty), mask=live[:, None])
 
 
-@kernel(do_not_specialize=["T", "layer"])
+@triton.jit(do_not_specialize=["T", "layer"])
 def _inputs(
     x, q_weight, out, k, v, stride, weight, cos, sin, owners, places, stores, own, layer, T, eps,
-    HQ: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr, EARLY: tl.constexpr,
+    HQ: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HALF: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     head = tl.program_id(1) - HQ
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     if head < 0:

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from mainspring.ops import ragged
 from mainspring.ops.delta_inputs import Heads
-from mainspring.ops.launching import follow, kernel
 
 WIDTH = 4
 """Taps of the convolution: three rows are held."""
@@ -101,13 +100,12 @@ def _gates(p, stride, a_log, dt_bias, beta, g, first, end, CH: tl.constexpr, HV:
         tl.store(g + to, -rate[None, :] * soft, mask=mask)
 
 
-@kernel(do_not_specialize=["T", "stretch", "stretches", "offset"])
+@triton.jit(do_not_specialize=["T", "stretch", "stretches", "offset"])
 def _delta_inputs(
     p, stride, taps, weight, of_channel, of_tap, a_log, dt_bias, history, tails, tail_to, offset, q, k, v, beta, g,
     T, stretch, stretches,
-    HK: tl.constexpr, HV: tl.constexpr, HV_PAD: tl.constexpr, D: tl.constexpr, H: tl.constexpr, EARLY: tl.constexpr,
+    HK: tl.constexpr, HV: tl.constexpr, HV_PAD: tl.constexpr, D: tl.constexpr, H: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     CH: tl.constexpr = (2 * HK + HV) * D
     part, head = tl.program_id(0), tl.program_id(1) * H
     first = part * stretch

@@ -29,19 +29,14 @@ from mainspring.ops import ragged
 from mainspring.ops.gated_delta.triton_chunk import CHUNK, gates, inverse, keys, within
 from mainspring.ops.gated_delta.triton_fork import _fork, _fork_long
 from mainspring.ops.gated_delta.triton_segments import _carry, _walk_segment
-from mainspring.ops.launching import follow, kernel
 from mainspring.ops.ragged import CHUNK_ROWS
 
 SIZES = (16, 32, 64, 128)
 
 
-@kernel()
-def _prepare(
-    q, k, beta, g, chunks, T, P, C,
-    HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
+@triton.jit
+def _prepare(q, k, beta, g, chunks, T, P, C, HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, EXACT: tl.constexpr):
     """Its outputs lie chunk by chunk: T diag(beta) and P [64, 64], c [64] of each v-head."""
-    follow(EARLY)
     chunk, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(chunks + 2 * chunk), tl.load(chunks + 2 * chunk + 1)
     if count == 0:
@@ -65,13 +60,11 @@ def _turned(address, offset, h, e, D: tl.constexpr, DV: tl.constexpr):
     return base + h * (D * DV) + tl.arange(0, D)[None, :] * DV + e[:, None]
 
 
-@kernel(do_not_specialize=["layer"])
+@triton.jit(do_not_specialize=["layer"])
 def _walk(
     q, k, v, T, P, C, spans, sources, targets, layer, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     part, h, n = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, length, chunk = tl.load(spans + 3 * n), tl.load(spans + 3 * n + 1), tl.load(spans + 3 * n + 2)
     if length == 0:

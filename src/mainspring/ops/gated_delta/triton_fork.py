@@ -4,7 +4,6 @@ import triton
 import triton.language as tl
 
 from mainspring.ops.gated_delta.triton_chunk import CHUNK, gates, inverse, keys, within
-from mainspring.ops.launching import follow, kernel
 
 
 @triton.jit
@@ -14,14 +13,12 @@ def _state_at(address, offset, h, e, D: tl.constexpr, DV: tl.constexpr):
     return base + h * (D * DV) + tl.arange(0, D)[:, None] * DV + e[None, :]
 
 
-@kernel(do_not_specialize=["layer"])
+@triton.jit(do_not_specialize=["layer"])
 def _fork(
     q, k, v, beta, g, spans, parents, states, layer, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
     """One chunk and no state after it: with M = P T diag(beta), o = M V + (diag(e^c) Q - M diag(e^c) K) S."""
-    follow(EARLY)
     n, h = tl.program_id(0), tl.program_id(1)
     first, count = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
     if count == 0:
@@ -49,14 +46,12 @@ def _fork(
         tl.store(o + of_v, out.to(o.dtype.element_ty), mask=live[:, None])
 
 
-@kernel(do_not_specialize=["layer"])
+@triton.jit(do_not_specialize=["layer"])
 def _fork_long(
     q, k, v, beta, g, spans, parents, states, layer, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Several chunks: the state goes from one to the next in registers."""
-    follow(EARLY)
     n, h, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, length = tl.load(spans + 2 * n), tl.load(spans + 2 * n + 1)
     if length == 0:

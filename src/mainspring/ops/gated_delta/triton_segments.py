@@ -18,7 +18,6 @@ import triton.language as tl
 
 from mainspring.ops.gated_delta.segments import SEGMENT as SEGMENT_COLUMNS
 from mainspring.ops.gated_delta.triton_chunk import CHUNK
-from mainspring.ops.launching import follow, kernel
 
 SEGMENT = tl.constexpr(SEGMENT_COLUMNS)
 
@@ -30,15 +29,13 @@ def _turned(address, offset, h, e, D: tl.constexpr, DV: tl.constexpr):
     return base + h * (D * DV) + tl.arange(0, D)[None, :] * DV + e[:, None]
 
 
-@kernel(do_not_specialize=["layer"])
+@triton.jit(do_not_specialize=["layer"])
 def _carry(
     k, v, T, C, segments, sources, layer, ends, moves,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
     """ends [G, Hv, DV, D] fp32 and moves [G, 2, Hv, D, D]: M's high and low halves, turned. A view's state before the
     pass goes where its last segment's end would: a walk may write the state itself while another has yet to read it."""
-    follow(EARLY)
     part, h, n = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     of = segments + n * SEGMENT
     first, length, chunk = tl.load(of), tl.load(of + 1), tl.load(of + 2)
@@ -82,13 +79,11 @@ def _carry(
         tl.store(at_move + HV * D * D, (S - high.to(tl.float32)).to(KIND))
 
 
-@kernel(do_not_specialize=["layer"])
+@triton.jit(do_not_specialize=["layer"])
 def _walk_segment(
     q, k, v, T, P, C, segments, ends, moves, sources, targets, layer, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr, EXACT: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     part, h, n = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     of = segments + n * SEGMENT
     first, length, chunk = tl.load(of), tl.load(of + 1), tl.load(of + 2)

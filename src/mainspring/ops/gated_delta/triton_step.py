@@ -25,7 +25,6 @@ import triton.language as tl
 from torch import Tensor
 
 from mainspring.ops.delta_inputs import Heads
-from mainspring.ops.launching import follow, kernel
 from mainspring.ops.rounds import PLAN as PLAN_WORDS
 
 MEMORY = tl.constexpr(3)
@@ -98,13 +97,11 @@ def _keep_three(to, three, CH: tl.constexpr):
     tl.store(to + 2 * CH, three[2].to(to.dtype.element_ty))
 
 
-@kernel(do_not_specialize=["layer"])
+@triton.jit(do_not_specialize=["layer"])
 def _step(
     p, stride, conv, conv_channel, conv_tap, a_log, dt_bias, plan, states, window, ks, us, decays, layer, layers, o,
     HK: tl.constexpr, HV: tl.constexpr, D: tl.constexpr, BV: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     part, h, lane = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     slot, count = tl.load(plan + lane * PLAN), tl.load(plan + lane * PLAN + 1)
     d, e = tl.arange(0, D), part * BV + tl.arange(0, BV)

@@ -5,12 +5,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mainspring.ops.launching import follow, kernel
 
-
-@kernel()
-def _label(h, weight, head, rows, ids, out, eps, N: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr):
-    follow(EARLY)
+@triton.jit
+def _label(h, weight, head, rows, ids, out, eps, N: tl.constexpr, WIDE: tl.constexpr):
     label = tl.program_id(0)
     i = tl.arange(0, WIDE)
     mask = i < N

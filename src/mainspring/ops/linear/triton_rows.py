@@ -26,14 +26,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mainspring.ops.launching import bring_near, follow, kernel
-
 MOST_ROWS = 64
 """Of a tile; more rows read the weights again, from cache where they are near in time."""
 PROGRAMS = 512
 """Wanted of a product that is cut: four for each of 132 multiprocessors."""
-AHEAD = 4
-"""Tiles of the weights that a program asks for while it waits for the kernel before; a power of two."""
 EXACT = "tf32x3"
 PLAIN, HEADS = (tl.constexpr(n) for n in range(2))
 
@@ -68,11 +64,11 @@ def splits(outputs: int, inner: int) -> int:
     return max(1, min(8, triton.next_power_of_2(max(wanted, 1)), inner // 256))
 
 
-@kernel(do_not_specialize=["T"])
+@triton.jit(do_not_specialize=["T"])
 def _rows(
     x, x_stride, scale, z, z_stride, weight, out, T, N, K, eps,
     ROWS: tl.constexpr, OUTPUTS: tl.constexpr, INNER: tl.constexpr, WAY: tl.constexpr, SPLITS: tl.constexpr,
-    SWIGLU: tl.constexpr, EXACT: tl.constexpr, AHEAD: tl.constexpr, LINE: tl.constexpr, EARLY: tl.constexpr,
+    SWIGLU: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     n = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -83,13 +79,6 @@ def _rows(
     line = row.to(tl.int64)[:, None]
     wanted = (n < N)[:, None]
     of_w = weight + n.to(tl.int64)[:, None] * K
-    if EARLY:  # weights are nobody's results: they come nearer while the kernel before ends
-        first = split * long + tl.arange(0, AHEAD * INNER // LINE) * LINE
-        near = weight + tl.minimum(n, N - 1).to(tl.int64)[:, None] * K + tl.minimum(first, K - 1)[None, :]
-        bring_near(near)
-        if SWIGLU:
-            bring_near(near + N.to(tl.int64) * K)
-    follow(EARLY)
     acc = tl.zeros((ROWS, OUTPUTS), tl.float32)
     other = tl.zeros((ROWS, OUTPUTS), tl.float32)
     for at in range(split * long, tl.minimum((split + 1) * long, K), INNER):
@@ -113,9 +102,8 @@ def _rows(
     tl.store(at_out, acc.to(out.dtype.element_ty), mask=live & (n < N)[None, :])
 
 
-@kernel()
-def _add_norm(h, parts, scale, total, out, K, eps, P: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr):
-    follow(EARLY)
+@triton.jit
+def _add_norm(h, parts, scale, total, out, K, eps, P: tl.constexpr, WIDE: tl.constexpr):
     row, T = tl.program_id(0).to(tl.int64), tl.num_programs(0)
     k = tl.arange(0, WIDE)
     inside = k < K
@@ -161,8 +149,7 @@ def _launch(
         x, x.stride(0), x if scale is None else scale, gate, gate.stride(0), weight, out,
         T, outputs, K, eps,
         ROWS=t.rows, OUTPUTS=t.outputs, INNER=inner or min(t.inner, triton.next_power_of_2(K)), WAY=way, SPLITS=cuts,
-        SWIGLU=kind == "swiglu", EXACT=EXACT,
-        AHEAD=AHEAD, LINE=128 // weight.element_size(), num_warps=t.warps, num_stages=t.stages,
+        SWIGLU=kind == "swiglu", EXACT=EXACT, num_warps=t.warps, num_stages=t.stages,
     )  # fmt: skip
 
 

@@ -5,15 +5,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mainspring.ops.launching import follow, kernel
 
-
-@kernel(do_not_specialize=["T"])
+@triton.jit(do_not_specialize=["T"])
 def _add_norm(
-    h, y, weight, total, out, T, eps,
-    N: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, ADD: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    follow(EARLY)
+    h, y, weight, total, out, T, eps, N: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, ADD: tl.constexpr
+):
     row, i = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
     mask = (row < T)[:, None] & (i < N)[None, :]
     at = row.to(tl.int64)[:, None] * N + i[None, :]
@@ -27,12 +23,9 @@ def _add_norm(
     tl.store(out + at, (x * scale * w[None, :]).to(out.dtype.element_ty), mask=mask)
 
 
-@kernel(do_not_specialize=["rows"])
-def _gated(
-    o, z, stride, weight, out, rows, eps, H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
-):
+@triton.jit(do_not_specialize=["rows"])
+def _gated(o, z, stride, weight, out, rows, eps, H: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):
     """Heads of all rows one after another, BLOCK of them a program."""
-    follow(EARLY)
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = (n < rows)[:, None]
     d = tl.arange(0, D)[None, :]

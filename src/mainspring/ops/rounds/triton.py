@@ -6,7 +6,6 @@ import triton.language as tl
 from torch import Tensor
 
 from mainspring.ops import rounds
-from mainspring.ops.launching import follow, kernel
 
 WORDS, PLAN, OUTCOME = (tl.constexpr(n) for n in (rounds.WORDS, rounds.PLAN, rounds.OUTCOME))
 STOPS = tl.constexpr(rounds.MOST_STOPS)
@@ -31,12 +30,11 @@ def _uniform(seed, index):
     return mantissa.to(tl.float64) * 1.1102230246251565e-16
 
 
-@kernel()
+@triton.jit
 def _plan(
     words, request, drafts, seeds, plan, tokens, positions, owners, uniforms, nowhere,
-    R: tl.constexpr, PAD: tl.constexpr, EARLY: tl.constexpr,
+    R: tl.constexpr, PAD: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     lane = tl.program_id(0)
     slot, asked = tl.load(request + lane * (REQUEST + R)), tl.load(request + lane * (REQUEST + R) + 1)
     at = words + slot.to(tl.int64) * WORDS
@@ -58,13 +56,12 @@ def _plan(
     tl.store(uniforms + row, _uniform(tl.load(seeds + slot), tl.load(at + INDEX) + i), mask=mask)
 
 
-@kernel()
+@triton.jit
 def _plan_head(
     words, request, following, drafts, plan, tokens, positions, owners, nowhere, step, BLOCK: tl.constexpr,
-    R: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr, EARLY: tl.constexpr,
+    R: tl.constexpr, ROWS: tl.constexpr, PAD: tl.constexpr,
 ):  # fmt: skip
     """Rows of the drafting head: those that wait (step 0), or the draft before."""
-    follow(EARLY)
     lane = tl.program_id(0)
     slot, asked = tl.load(request + lane * (REQUEST + R)), tl.load(request + lane * (REQUEST + R) + 1)
     at = words + slot.to(tl.int64) * WORDS
@@ -91,12 +88,11 @@ def _plan_head(
     tl.store(owners + row, tl.where(here, slot, nowhere), mask=mask)
 
 
-@kernel()
+@triton.jit
 def _walk(
     words, request, drafts, chosen, stops, following, seen, vocab, outcome,
-    BLOCK: tl.constexpr, R: tl.constexpr, FORWARDED: tl.constexpr, COUNTED: tl.constexpr, EARLY: tl.constexpr,
+    BLOCK: tl.constexpr, R: tl.constexpr, FORWARDED: tl.constexpr, COUNTED: tl.constexpr,
 ):  # fmt: skip
-    follow(EARLY)
     lane = tl.program_id(0)
     slot, asked = tl.load(request + lane * (REQUEST + R)), tl.load(request + lane * (REQUEST + R) + 1)
     at = words + slot.to(tl.int64) * WORDS

@@ -4,14 +4,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mainspring.ops.launching import follow, kernel
-
 BLOCK = 1024
 
 
-@kernel()
-def _swiglu(x, out, F, SIZE: tl.constexpr, EARLY: tl.constexpr):
-    follow(EARLY)
+@triton.jit
+def _swiglu(x, out, F, SIZE: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
     mask = i < F
