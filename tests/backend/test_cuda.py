@@ -113,6 +113,11 @@ def test_views_and_branches_may_share_a_launch(kinds: list[str], monkeypatch: py
     monkeypatch.setattr(attention, "attend", lambda *args, **more: launches.append(more) or attend(*args, **more))
     wanted = apart.score_pass(mixed()).logits
     assert len(launches) == (1 if kinds[-1] == "full_attention" else 2)
+    apart._runner.run = lambda job: apart._runner.launch(job, grown(job, apart._network.grid(job)))
+    with np.errstate(all="ignore"):  # nobody writes the outputs of padded rows
+        padded = apart.score_pass(mixed()).logits
+    if DEVICE == "cpu":  # a device's library may multiply more rows in another order
+        assert np.array_equal(padded, wanted)
     launches.clear()
     launch = device._runner.launch
     monkeypatch.setattr(device._runner, "launch", lambda job, shape: shapes.append(shape) or launch(job, shape))
@@ -121,8 +126,9 @@ def test_views_and_branches_may_share_a_launch(kinds: list[str], monkeypatch: py
     assert np.array_equal(got, wanted)
     assert np.abs(got - mixed_naive(kinds)).max() < CLOSE
     device._runner.run = lambda job: launch(job, grown(job, device._network.grid(job)))
-    with np.errstate(all="ignore"):  # nobody writes the outputs of padded rows
-        assert np.array_equal(device.score_pass(mixed()).logits, wanted)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(device.score_pass(mixed()).logits, padded)
+    assert np.abs(padded - wanted).max() < CLOSE
     assert [shape.mixed for shape in shapes] == [True]
     assert not exact(Job([], [], *(np.zeros(0, np.int64),) * 5), device._network.small).mixed
 

@@ -33,6 +33,7 @@ class Launched:
         """[N, OUTCOME + R] on the host: the one sync of a round."""
         if self.event is not None:
             self.event.synchronize()
+            self.event = None  # it is over: whoever takes its place later need not ask again
         return self.outcome
 
     def move_aside(self) -> None:

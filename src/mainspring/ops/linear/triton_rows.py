@@ -30,6 +30,9 @@ MOST_ROWS = 64
 """Of a tile; more rows read the weights again, from cache where they are near in time."""
 PROGRAMS = 512
 """Wanted of a product that is cut: four for each of 132 multiprocessors."""
+LARGE, WIDE = 1 << 24, 1 << 15
+"""Weights (of one half, where there are two) from which on more programs of fewer bytes are quicker, and outputs from
+which on, as of a head, wider tiles are."""
 EXACT = "tf32x3"
 PLAIN, HEADS = (tl.constexpr(n) for n in range(2))
 
@@ -45,16 +48,21 @@ class Tile(NamedTuple):
     stages: int
 
 
-def tile(rows: int, outputs: int, kind: Kind = "plain") -> Tile:
-    """The quickest of some sixty a kind on one H200, at 1 and 32 rows."""
+def tile(rows: int, outputs: int, inner: int, kind: Kind = "plain") -> Tile:
+    """The quickest of some sixty a kind on one H200, at 1, 8 and 32 rows of the 0.8B shape and 8 of the 4B one."""
     high = min(max(16, triton.next_power_of_2(rows)), MOST_ROWS)
+    large = outputs * inner >= LARGE
     if kind == "gated":
         return Tile(high, 64, 128, 8, 3)
     if kind == "swiglu":
-        return Tile(high, 32, 128, 4, 6 if outputs <= 4096 else 3) if high == 16 else Tile(high, 16, 128, 2, 4)
+        if high == 16:
+            return Tile(high, 32, 64, 4, 5) if large else Tile(high, 32, 128, 4, 6)
+        return Tile(high, 16, 128, 2, 4)
     if kind == "summed":
-        return Tile(high, 32, 64, 2, 6) if high == 16 else Tile(high, 32, 64, 4, 4)
-    wide = 32 if outputs <= 1 << 15 else 64
+        return Tile(high, 32, 64, 2, 4 if large else 6) if high == 16 else Tile(high, 32, 64, 4, 4)
+    if high == 16 and large and outputs <= WIDE:
+        return Tile(high, 16, 128, 2, 5)
+    wide = 32 if outputs <= WIDE else 64
     return Tile(high, wide, 256, 4, 3) if high == 16 else Tile(high, wide, 128, 4, 4)
 
 
@@ -142,7 +150,7 @@ def _launch(
     kind: Kind = "plain",
 ) -> None:  # fmt: skip
     T, K = x.shape
-    t = tile(T, outputs, kind)
+    t = tile(T, outputs, K, kind)
     gate = x if z is None else z
     grid = (triton.cdiv(outputs, t.outputs), triton.cdiv(T, t.rows), cuts)
     _rows[grid](
