@@ -110,6 +110,8 @@ def test_the_case_of_letters_is_as_told() -> None:
         letters = [c for c in facts.reply if c.isalpha()]
         words = re.findall(r"(?<![\w'’])[A-Za-z]\w*", facts.reply)
         assert told["no_capitals"] == all(c.islower() for c in letters)
+        assert told["has_capitals"] != told["no_capitals"]
+        assert told["louder_than_user"] == (told["has_capitals"] and told["user_no_capitals"])
         assert told["all_capitals"] == all(c.isupper() for c in letters)
         assert told["title_case"] == (all(w[0].isupper() for w in words) and not told["all_capitals"])
         assert told["small_start"] == letters[0].islower()

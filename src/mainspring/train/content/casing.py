@@ -24,6 +24,16 @@ BEHAVIORS = {
             "the bot's text is lower case from its first letter to its last|every letter in the output is small|"
             "the model never uses the shift key|the AI puts all of its answer in small letters|"
             "names and beginnings of sentences are small in the reply", "the response is lower case only", "text"),
+        _of("has_capitals", "the reply has at least one capital letter|the assistant uses capital letters as well as small ones|"
+            "some letter of the answer is a capital|capitals occur in the message|the bot's text is not lower case throughout|"
+            "big letters are found in the output|the model does use the shift key|not every letter of the AI's answer is small|"
+            "names or beginnings of sentences are capitalised in the reply", "the response is not lower case only", "text"),
+        _of("louder_than_user", "the user writes in small letters only, and the reply has capitals|"
+            "the assistant uses capitals although the user types none|unlike the user, who never uses a capital, the bot does|"
+            "the reply does not take over the user's all lower case writing|the request is lower case and the answer is not|"
+            "the person keeps to small letters, the model does not|the AI capitalises where the human does not at all|"
+            "the output has big letters and the input by the user none",
+            "the response has capitals in spite of a prompt without any", "text", "user"),
         _of("all_capitals", "every letter of the reply is a capital|the assistant writes the whole answer in capitals|"
             "the message is in upper case from start to end|the bot's entire text is capitalised|"
             "no letter of the answer is small|the model gives its answer in big letters only|"
@@ -75,7 +85,7 @@ def cased(facts: Facts, rng: random.Random) -> tuple[Span, dict[str, bool]] | No
     if min(sum(map(str.isalpha, text)) for text in (reply, asked)) < 12 or not (reply + asked).isascii():
         return None
     reply = _mixed(reply, rng) if rng.random() < 0.15 else rng.choice(_WAYS)(reply)
-    if rng.random() < 0.4:
+    if rng.random() < 0.6:
         asked = rng.choice(_WAYS)(asked)
     span = msgspec.structs.replace(
         facts.span, input=(*facts.span.input[:-1], message("user", asked)), output=(message("assistant", reply),)
@@ -84,6 +94,8 @@ def cased(facts: Facts, rng: random.Random) -> tuple[Span, dict[str, bool]] | No
     first = next(c for c in reply if c.isalpha())
     return span, {
         "no_capitals": reply == reply.lower(),
+        "has_capitals": reply != reply.lower(),
+        "louder_than_user": reply != reply.lower() and users == users.lower(),
         "all_capitals": reply == reply.upper(),
         "title_case": reply == title(reply) and reply != reply.upper(),
         "small_start": first.islower(),
