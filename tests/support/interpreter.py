@@ -4,9 +4,10 @@ Put right: its matrix product takes bf16 for the integers it keeps them as and t
 where a device rounds to nearest. Here precision costs what it does on a device. Sums are taken in fp64: a host's
 library adds the terms of a row in an order that may follow from where the row is.
 
-Made faster, by two thirds of a kernel's time: at every launch and at every call of one kernel's function by another it
-puts its own functions into the language, which is done once here, since nothing in this process compiles; and with
-every value it makes the same few types and shapes again, which nobody changes, so they are kept by name.
+Made faster, by three quarters of a kernel's time: at every launch and at every call of one kernel's function by another
+it puts its own functions into the language, which is done once here, since nothing in this process compiles; with every
+value it makes the same few types and shapes again, which nobody changes, so they are kept by name; and of sums of
+integers it works out whether they overflow, which without its `debug` it then tells nobody.
 """
 
 from types import FunctionType
@@ -19,7 +20,7 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 _truncate, _numpy_type = InterpreterBuilder.create_fp_trunc, interpreter._get_np_dtype
-_block_type, _tensor = tl.core.block_type.__init__, tl.core.tensor.__init__
+_block_type, _tensor, _equal = tl.core.block_type.__init__, tl.core.tensor.__init__, tl.core.tuple.__eq__
 _numpy_types: dict[str, np.dtype] = {}
 _block_types: dict[tuple[Any, ...], dict[str, Any]] = {}
 _shapes: dict[tuple[int, ...], tuple[Any, Any]] = {}
@@ -33,6 +34,8 @@ def install() -> None:
     interpreter._get_np_dtype = _kept_numpy_type
     tl.core.block_type.__init__ = _kept_block_type
     tl.core.tensor.__init__ = _of_kept_shape
+    tl.core.tuple.__eq__ = _same_or_equal
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)
 
 
 # ---------------------------------------------------------------- put right
@@ -93,3 +96,7 @@ def _of_kept_shape(self: Any, handle: Any, kind: Any) -> None:
         _shapes[key] = self.shape, self.numel
     self.handle, self.type, self.dtype = handle, kind, kind.scalar
     self.shape, self.numel = _shapes[key]
+
+
+def _same_or_equal(self: Any, other: Any) -> Any:
+    return tl.constexpr(True) if self is other else _equal(self, other)
