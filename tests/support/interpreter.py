@@ -4,10 +4,10 @@ Put right: its matrix product takes bf16 for the integers it keeps them as and t
 where a device rounds to nearest. Here precision costs what it does on a device. Sums are taken in fp64: a host's
 library adds the terms of a row in an order that may follow from where the row is.
 
-Made faster, by three quarters of a kernel's time: at every launch and at every call of one kernel's function by another
-it puts its own functions into the language, which is done once here, since nothing in this process compiles; with every
-value it makes the same few types and shapes again, which nobody changes, so they are kept by name; and of sums of
-integers it works out whether they overflow, which without its `debug` it then tells nobody.
+Made faster, by two thirds of a kernel's time and more: at every launch and at every call of one kernel's function by
+another it puts its own functions into the language, which is done once here, since nothing in this process compiles;
+with every value it makes the same few types and shapes again, which nobody changes, so they are kept by name; and of
+sums of integers it works out whether they overflow, which without its `debug` it then tells nobody.
 """
 
 from types import FunctionType
