@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mainspring.cli import main
+from mainspring.simulate import compare
 from support.folders import write_tiny_model
 
 ROOT = Path(__file__).parent.parent
@@ -65,8 +66,11 @@ def test_make_commands_have_targets(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] != "make"], ids=" ".join)
-def test_commands_run(command: list[str], folder: Path) -> None:
+def test_commands_run(command: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All policies in all scenarios are compared with one seed and for a quarter of the time, else it takes minutes."""
     assert command[0] == "mainspring", "a command that this test does not know how to run"
+    monkeypatch.setattr(compare, "QUICK_SEEDS", 1)
+    monkeypatch.setattr(compare, "QUICK_SCALE", 0.25)
     result = CliRunner().invoke(main, command[1:])
     assert result.exit_code == 0, result.output
     assert result.stdout.strip()

@@ -81,21 +81,26 @@ def test_a_pass_equals_the_naive_way(kinds: list[str]) -> None:
     assert result.seconds > 0
 
 
-def test_long_views_may_go_in_segments() -> None:
-    """Alone, in company that stays whole, moved on from a state of their own, and padded to a bucket."""
+def test_long_views_may_go_in_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, in company that stays whole, moved on from a state of their own, and padded to a bucket. A view of as many
+    segments as chunks, and one of more chunks than segments."""
+    long, longer, kept, ends = 200, 300, 140, [1 + 4 + 1 + 3, 3, 3]
+    if DEVICE == "cpu":
+        monkeypatch.setattr("mainspring.ops.gated_delta.segments.MOST_SEGMENTS", 3)
+        long, longer, kept, ends = 130, 200, 70, [1 + 3 + 1 + 2, 2, 3]
     device = CudaBackend(model().to(DEVICE), pass_rows=4096, segment_rows=64, graph_rows=0)
     shapes = []
     launch = device._runner.launch
     device._runner.launch = lambda job, shape: shapes.append(shape) or launch(job, shape)
-    views = [random_tokens(i, n).tolist() for i, n in enumerate((30, 200, 0, 300))]
+    views = [random_tokens(i, n).tolist() for i, n in enumerate((30, long, 0, longer))]
     branches = [random_tokens(50 + i, 9).tolist() for i in range(4)]
     wanted = np.concatenate([naive(v, b, [1, 2]) for v, b in zip(views, branches, strict=True)])
     work = one_pass(views, branches, [[1, 2]] * 4, parents=[0, 1, 2, 3])
     assert np.abs(device.score_pass(work).logits - wanted).max() < CLOSE
-    state = device.prefill(np.array(views[3][:140]))
-    moved = device.score_pass(one_pass([views[3][140:]], [branches[3]], [[1, 2]], states=[state]))
+    state = device.prefill(np.array(views[3][:kept]))
+    moved = device.score_pass(one_pass([views[3][kept:]], [branches[3]], [[1, 2]], states=[state]))
     assert np.abs(moved.logits - wanted[-2:]).max() < CLOSE
-    assert [shape.segments for shape in shapes] == [1 + 4 + 1 + 3, 3, 3]
+    assert [shape.segments for shape in shapes] == ends
     device._runner.run = lambda job: launch(job, bucketed(exact(job, device._network.grid(job))))
     with np.errstate(all="ignore"):  # nobody writes the outputs of padded rows
         padded = device.score_pass(work).logits
@@ -349,9 +354,13 @@ def test_warming_up_meets_every_variant(segment_rows: int, monkeypatch: pytest.M
     assert cut == ({False, True} if segment_rows else set())
 
 
-@pytest.mark.parametrize("rows", [40, 2500])
-def test_attention_is_cut_by_what_there_is(rows: int) -> None:
-    """Many rows, and few on short views, go in other tiles; both equal the naive way."""
+@pytest.mark.parametrize("few", [True, False])
+def test_attention_is_cut_by_what_there_is(few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many rows, and few on short views, go in other tiles; both equal the naive way. Through the interpreter it takes
+    fewer to be many, still several tiles of rows and of keys."""
+    rows = 40 if few else 2500 if DEVICE == "cuda" else 260
+    if DEVICE == "cpu":
+        monkeypatch.setattr("mainspring.backend.cuda.network.SMALL_ROWS", 256)
     device = backend()
     views = [random_tokens(n, rows // 2).tolist() for n in range(2)]
     branch = random_tokens(9, 5).tolist()
@@ -359,7 +368,7 @@ def test_attention_is_cut_by_what_there_is(rows: int) -> None:
     run = device._runner.run
     device._runner.run = lambda job: job_grids.append(device._network.grid(job)) or run(job)
     got = device.score_pass(one_pass(views, [branch], [[1, 2]], parents=[1])).logits
-    assert job_grids == [device._network.small if rows < 2000 else device._network.large]
+    assert job_grids == [device._network.small if few else device._network.large]
     assert np.abs(got - naive(views[1], branch, [1, 2])).max() < CLOSE
 
 

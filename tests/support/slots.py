@@ -1,6 +1,7 @@
 """Slots over small random models, and what tests look at inside them."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,13 @@ def prompt(seed: int = 1, tokens: int = 150) -> np.ndarray:
 
 
 def plain(tokens: np.ndarray, count: int, sampling: Sampling = GREEDY, stop_ids: Sequence[int] = ()) -> list[int]:
-    """What the plain loop writes."""
-    return list(PlainLoop(tiny_model(0)).tokens(tokens, count, sampling, stop_ids))
+    """What the plain loop writes; it is slow, and asked for the same texts again and again."""
+    return list(_plain(tuple(tokens.tolist()), count, sampling, tuple(stop_ids)))
+
+
+@cache
+def _plain(tokens: tuple[int, ...], count: int, sampling: Sampling, stop_ids: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(PlainLoop(tiny_model(0)).tokens(np.array(tokens), count, sampling, stop_ids))
 
 
 def opened(slots: TorchSlots, tokens: np.ndarray, rule: TokenRule | None = None, *, drafting: bool = False) -> int:

@@ -35,7 +35,7 @@ from mainspring.train.splits import CALIBRATION, TEST, TRAIN
 from support.gguf import write_tiny_gguf, write_tiny_sources
 
 SHAPE = WriterShape(64, 64, 4, num_attention_heads=2, num_key_value_heads=1, linear_heads=2, context=256)
-WRITING = Writing(chats=160, invented=0.3, per_shard=90, rows=8, capacity=64, share=0.0, system="Be kind.")
+WRITING = Writing(chats=160, invented=0.3, per_shard=90, rows=24, capacity=64, share=0.0, system="Be kind.")
 TRAINING = Distilling(epochs=4.0, tokens=512, warmup=5, view_tokens=96, looks=4, look_chats=8, rounding=0.3)
 
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,15 @@ def test_labels_follow_from_attitude_side_and_topic(made: list[Example], by_key:
 
 def two(said: str, own: Stance) -> bool:
     """Whether more is said than one sentence of one's own stance."""
-    texts = t.said(own, rng_for("any"), 10_000)
-    return not any(said in (text, *(b + text + a for b in ("", *p.BEFORE) for a in ("", *p.AFTER))) for text in texts)
+    around = [(before, after) for before in ("", *p.BEFORE) for after in ("", *p.AFTER)]
+    texts = [text for text in statements(own) if text in said]
+    return not any(said == before + text + after for text in texts for before, after in around)
+
+
+@cache
+def statements(own: Stance) -> frozenset[str]:
+    """All that say it."""
+    return frozenset(t.said(own, rng_for("any"), 10_000))
 
 
 def test_of_two_things_said_each_has_its_own_side(made: list[Example], by_key: dict[str, Stance]) -> None:
@@ -127,7 +135,7 @@ def test_what_the_user_says_is_not_the_assistants(made: list[Example], by_key: d
     found = 0
     for example in made:
         own, texts = by_key[example.text_id.rpartition("/")[0]], [m.text for m in example.span.input]
-        if texts[0] not in t.said(own, rng_for("any"), 10_000):
+        if texts[0] not in statements(own):
             continue
         found += 1
         labels = {row.behavior.key: row.label for row in example.rows}

@@ -60,7 +60,7 @@ def test_rows_are_read_and_faults_are_named(rows: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tune", ["all", "head", "lora"])
 def test_training_on_top_of_a_base_changes_what_it_may(tune: str, rows: Path, base: Path, tmp_path: Path) -> None:
-    training = Training(epochs=4, tokens=2048, warmup=2, rate=5e-3, rank=2, quantise=False, dropout=0.0)
+    training = Training(epochs=1, tokens=2048, warmup=2, rate=5e-3, rank=2, quantise=False, dropout=0.0)
     config = Config(tmp_path / "out", data=(rows,), base=base, tune=tune, training=training)  # type: ignore[arg-type]
     folder = train_scorer(config, device="cpu", say=lambda _: None)
     assert folder is not None
@@ -106,7 +106,7 @@ def test_commands_train_in_parts_and_measure(rows: Path, base: Path, tmp_path: P
     config = tmp_path / "mine.toml"
     config.write_text(
         f'out = "{tmp_path / "mine"}"\ndata = ["{rows}"]\nbase = "{base}"\n'
-        "[training]\nepochs = 3\ntokens = 512\nquantise = false\n"
+        "[training]\nepochs = 1\ntokens = 512\nquantise = false\n"
     )
     call = CliRunner().invoke
     first = call(main, ["train", "scorer", str(config), "--device", "cpu", "--minutes", "0"])
