@@ -113,10 +113,16 @@ class Guard:
         self._enabled = enabled
         self._broken = [(char, f"{self._break}{char}{self._break}") for char in finder.edges]
         self.leaves: list[Leaf] = []
+        self._inside: list[tuple[str, str] | None] = []
+        """Of each leaf what stands between its marks, and that without breaks."""
         self.chars = 0
 
     def leaf(self, text: str, where: str, kind: LeafKind = "text", *, cuttable: bool = False) -> str:
         """`text` marked as leaf number `len(leaves)`. White space stays as it is: it can't hold control tokens."""
+        return Marked(self.marked(text, where, kind, cuttable=cuttable))
+
+    def marked(self, text: str, where: str, kind: LeafKind = "text", *, cuttable: bool = False) -> str:
+        """The same as a plain string, for what goes by itself into a message."""
         number = len(self.leaves)
         if self._unclean and (clean := self._without_own_marks(without_surrogates(text))) != text:
             self.replaced.add(number)
@@ -125,8 +131,9 @@ class Guard:
         self.chars += len(text)
         core = text.strip()
         if not core or not self._enabled:
+            self._inside.append(None)
             return text
-        lead = trail = ""
+        plain, lead, trail = core, "", ""
         if len(core) < len(text):
             at = text.index(core[0]) if text[0].isspace() else 0
             lead, trail = text[:at], text[at + len(core) :]
@@ -135,7 +142,8 @@ class Guard:
                 core = core.replace(char, broken)
         digits = written(number, self._digits)
         self._numbers[digits] = number
-        return Marked(f"{lead}{self._start}{digits}{core}{self._end}{trail}")
+        self._inside.append((core, plain))
+        return f"{lead}{self._start}{digits}{core}{self._end}{trail}"
 
     def pieces(self, output: str) -> list[Piece]:
         """The output taken apart, marks gone. Text whose marks the template tore apart counts as template text, in
@@ -153,7 +161,10 @@ class Guard:
                 self._until_ends(other[at:], leaf, pieces)
                 continue
             # As `_until_ends` has it, in a third of the time: nearly all of them are like this.
-            pieces.append(Piece("user", other[at:end].replace(self._break, ""), leaf))
+            inside, text = self._inside[leaf] or ("", "")
+            if not (end - at == len(inside) and other.startswith(inside, at)):  # the template has changed it
+                text = other[at:end].replace(self._break, "")
+            pieces.append(Piece("user", text, leaf))
             rest = other[end + 1 :]
             if rest:
                 pieces += between(rest) if rest.isascii() else self._template(rest, None)

@@ -73,6 +73,22 @@ class Builder:
     def leaf(self, text: str, where: str, kind: LeafKind = "text", *, cuttable: bool = True) -> str:
         return self._guard.leaf(self._plan.short.get(where, text), where, kind, cuttable=cuttable)
 
+    def plain_messages(self, span: Span, choice: int) -> list[dict[str, Any]] | None:
+        """What comes of `turns`, `arrange` and `Turn.message` where every message is one text, as nearly always, in a
+        third of their time; None where it is not so, or the plan wants something."""
+        plan = self._plan
+        if plan.level or plan.dropped or plan.short or span.tools:
+            return None
+        said = span.output[choice : choice + 1]
+        if not all(len(m.parts) == 1 and type(m.parts[0]) is Text and m.name is None for m in (*span.input, *said)):
+            return None
+        marked = self._guard.marked
+        return [
+            {"role": message.role, "content": marked(_text(message), f"{side}[{index}].parts[0]", cuttable=True)}
+            for side, first, messages in (("input", 0, span.input), ("output", choice, said))
+            for index, message in enumerate(messages, first)
+        ]
+
     def turns(self, span: Span, choice: int) -> list[Turn]:
         turns: list[Turn] = []
         left_out = 0
@@ -198,6 +214,12 @@ class Builder:
         if isinstance(value, float) or (isinstance(value, int) and abs(value) >= 1 << 63):
             return Number(value)
         return value
+
+
+def _text(message: Message) -> str:
+    part = message.parts[0]
+    assert isinstance(part, Text)  # noqa: S101 - the caller has looked
+    return part.text
 
 
 def _function(tool: ToolDefinition) -> dict[str, Any]:

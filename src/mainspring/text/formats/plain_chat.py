@@ -5,6 +5,7 @@ and a text that can't be JSON. Read at once as the readers of formats would, whi
 from collections.abc import Sequence
 
 from mainspring.text.formats._messages import plainly_said
+from mainspring.text.formats._reading import has_lone_surrogates
 from mainspring.text.span import Json, Message, ReadSpan, Span
 
 _FIELDS = frozenset({"input", "output"})
@@ -12,7 +13,7 @@ _FORMAT = "span-01"
 
 
 def read_plain(data: Json) -> ReadSpan | None:
-    """None for whatever is not such a span. Texts beyond ASCII are left to the others, which look for surrogates."""
+    """None for whatever is not such a span."""
     if type(data) is not dict or data.keys() != _FIELDS:
         return None
     asked, said = data["input"], data["output"]
@@ -29,7 +30,7 @@ def _said(values: Sequence[Json]) -> tuple[Message, ...] | None:
     found: list[Message] = []
     for value in values:
         message = plainly_said(value)
-        if message is None or not value["content"].isascii():
+        if message is None or has_lone_surrogates(value["content"]):
             return None
         found.append(message)
     return tuple(found)
