@@ -52,7 +52,8 @@ def _best(gram: list[list[float]], moment: list[float]) -> list[float]:
 
 
 def _dot(left: list[float], right: list[float]) -> float:
-    return sum(map(mul, left, right))
+    total: float = sum(map(mul, left, right))
+    return total
 
 
 def _solved(gram: list[list[float]], moment: list[float], support: Sequence[int]) -> list[float] | None:
