@@ -80,13 +80,18 @@ class Builder:
         if plan.level or plan.dropped or plan.short or span.tools:
             return None
         said = span.output[choice : choice + 1]
-        if not all(len(m.parts) == 1 and type(m.parts[0]) is Text and m.name is None for m in (*span.input, *said)):
-            return None
-        marked = self._guard.marked
+        texts: list[str] = []
+        for message in (*span.input, *said):
+            parts = message.parts
+            if len(parts) != 1 or not isinstance(part := parts[0], Text) or message.name is not None:
+                return None
+            texts.append(part.text)
+        places = [f"input[{index}].parts[0]" for index in range(len(span.input))]
+        places += [f"output[{choice}].parts[0]" for _ in said]
+        mark = self._guard.marked
         return [
-            {"role": message.role, "content": marked(_text(message), f"{side}[{index}].parts[0]", cuttable=True)}
-            for side, first, messages in (("input", 0, span.input), ("output", choice, said))
-            for index, message in enumerate(messages, first)
+            {"role": message.role, "content": mark(text, where, cuttable=True)}
+            for message, text, where in zip((*span.input, *said), texts, places, strict=True)
         ]
 
     def turns(self, span: Span, choice: int) -> list[Turn]:
@@ -214,12 +219,6 @@ class Builder:
         if isinstance(value, float) or (isinstance(value, int) and abs(value) >= 1 << 63):
             return Number(value)
         return value
-
-
-def _text(message: Message) -> str:
-    part = message.parts[0]
-    assert isinstance(part, Text)  # noqa: S101 - the caller has looked
-    return part.text
 
 
 def _function(tool: ToolDefinition) -> dict[str, Any]:
