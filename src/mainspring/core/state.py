@@ -96,7 +96,10 @@ class ModelState:
         self.widest = self.tightest = Limits()
 
     def queued(self) -> int:
-        return sum(len(queue) for queue in self.queues.values())
+        count = 0
+        for queue in self.queues.values():
+            count += queue.total[0]
+        return count
 
     def ahead(self, priority: int, key: tuple[float, int] | None) -> Work:
         """Work served before `key` of this priority (None: before a newcomer at its end)."""
