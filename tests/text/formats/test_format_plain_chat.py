@@ -60,3 +60,13 @@ def test_a_plain_chat_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "_read", None)
     assert read_span(chat) == expected
     assert expected.format == "span-01"
+
+
+@pytest.mark.parametrize("text", ["a \udc00", "é", "naïve", "7 \ud83d\ude00"])
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_lone_surrogates_are_replaced_and_told_of(text: str, side: str) -> None:
+    said = {"input": "Hi", "output": "Hello."} | {side: text}
+    chat = {"input": [{"role": "user", "content": said["input"]}],
+            "output": {"role": "assistant", "content": said["output"]}}  # fmt: skip
+    check(chat)
+    assert (read_plain(chat) is None) == ("\ud800" <= text[-1:] <= "\udfff")
