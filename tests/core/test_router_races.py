@@ -506,3 +506,25 @@ def test_streams_reserve_their_whole_context() -> None:
         desk.finish(desk.passes()[count])
         count += 1
     assert len(desk.router.state.nodes["x"].leases) == 2
+
+
+@pytest.mark.parametrize("slo", ["interactive", "batch"])
+def test_nobody_is_woken_for_what_is_over(slo: str) -> None:
+    desk = Desk(node())
+    desk.router.state.behind_s = 0.8
+    desk.submit(score("a", slo, deadline_s=5.0))
+    work = desk.passes()[-1]
+    desk.start(work)
+    assert desk.router.next_deadline() is not None
+    desk.finish(work)
+    assert desk.router.next_deadline() is None
+    assert 0.0 < desk.router.state.behind_s <= 0.2  # each counts as one that came in time
+
+
+def test_a_request_that_waits_behind_one_that_is_over_still_expires() -> None:
+    desk = Desk(node("x", SLOW))
+    desk.submit(score("a", "batch", deadline_s=2.0))
+    desk.submit(score("b", "batch", deadline_s=50.0))
+    desk.tell(Cancel("a"))
+    jobs = [entry[3] for entry in desk.router.state.timers if entry[2] == "expiry"]
+    assert desk.router.state.jobs["b"] in jobs

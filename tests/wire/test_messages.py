@@ -112,3 +112,20 @@ def test_durations_are_finite_and_not_negative(seconds: float) -> None:
 def test_deep_nesting_is_an_error() -> None:
     with pytest.raises(MessageError):
         m.decode(m.KIND_OF[m.Ping], b"\x93\x01\x02" + b"\x91" * 100_000 + b"\x01")
+
+
+@pytest.mark.parametrize("branches", [0, 1, 8, 256, 257, 5000])
+def test_lengths_are_checked_alike_whatever_their_number(branches: int) -> None:
+    lengths = np.full(branches, 2, "<u4")
+    tokens, ids = bytes(8 * branches), bytes(8 * branches)
+    m.check_branches(lengths.tobytes(), tokens, lengths.tobytes(), ids)
+    with pytest.raises(MessageError, match="sum"):
+        m.check_branches(lengths.tobytes(), tokens + bytes(4), lengths.tobytes(), ids)
+    if branches > 1:
+        lengths[0], lengths[-1] = 4, 0
+        with pytest.raises(MessageError, match="empty"):
+            m.check_branches(lengths.tobytes(), tokens, lengths.tobytes(), ids)
+    if branches:
+        lengths[:] = 0xFFFF_FFFF  # no sum wraps round
+        with pytest.raises(MessageError, match="sum"):
+            m.check_branches(lengths.tobytes(), tokens, lengths.tobytes(), ids)

@@ -4,18 +4,18 @@ Non-negative least squares of relative error over a window of measurements, with
 anchors that never leave. One outlier moves nothing: a measurement beyond the band waits as a suspect until three of the
 last five agree in direction; only then is it a change of regime and the old window goes. `c3` is admitted only where it
 cuts the residuals by a fifth. The ratio measured / predicted is kept as a running distribution: plans for tight targets
-multiply by its p99. Source: facts on linear-attention passes; Lawson & Hanson 1974 for the active set.
+multiply by its p99. Source: facts on linear-attention passes.
 """
 
 from bisect import bisect_left, insort
 from collections import deque
-from itertools import combinations
+from itertools import chain
 from math import exp, isfinite, log
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
+from mainspring.core.nnls import nnls
 from mainspring.core.refusals import BadCostError
 
 WINDOW = 96
@@ -191,49 +191,17 @@ def fit(samples: list[Sample], prior: Cost) -> Cost:
 
     The pull decides what the data leave open: a window of equal shapes can't tell c0 from c1.
     """
-    data = np.asarray(samples, dtype=np.float64)
-    times = data[:, 3:4]
-    design = np.concatenate([np.ones_like(times), data[:, :3]], axis=1) / times
+    data = np.fromiter(chain.from_iterable(samples), np.float64, 4 * len(samples)).reshape(-1, 4)
+    design = np.ones_like(data)
+    design[:, 1:] = data[:, :3]
+    design /= data[:, 3:]
     scale = np.maximum(design.max(axis=0), 1e-300)
     old = np.array([prior.c0, prior.c1, prior.c2, prior.c3]) * scale
-    design = design / scale
+    design /= scale
     three, loss3 = nnls(design[:, :3], old[:3])
     best, loss4 = nnls(design, old)
     keep = prior.c3 > 0.0
     if (len(samples) < 24 and not keep) or loss4 > loss3 * (0.9 if keep else 0.8):
         best = np.append(three, 0.0)
-    values = best / scale
-    if values[:3].sum() <= 0.0:
-        return prior
-    return Cost(*(float(value) for value in values))
-
-
-def nnls(
-    design: NDArray[np.float64], prior: NDArray[np.float64], pull: float | NDArray[np.float64] = 1e-3
-) -> tuple[NDArray[np.float64], float]:
-    """Solves for ones; `pull` towards the prior, of all terms or of each.
-
-    Exact for up to four terms: the free solution if it is non-negative, else the best support."""
-    terms = design.shape[1]
-    gram, moment = design.T @ design, design.sum(axis=0)
-    ridge = pull * np.diag(gram) + 1e-12
-    gram = gram + np.diag(ridge)
-    moment = moment + ridge * prior
-    best, best_loss = np.zeros(terms), float("inf")
-    for size in range(terms, 0, -1):
-        for support in combinations(range(terms), size):
-            index = list(support)
-            part = np.linalg.solve(gram[np.ix_(index, index)], moment[index])
-            if part.min() < 0.0:
-                continue
-            full = np.zeros(terms)
-            full[index] = part
-            loss = float(full @ gram @ full - 2.0 * moment @ full)
-            if loss < best_loss:
-                best, best_loss = full, loss
-            if size == terms:
-                break
-        if size == terms and best_loss < float("inf"):
-            break
-    residual = design @ best - 1.0
-    return best, float(residual @ residual)
+    c0, c1, c2, c3 = (best / scale).tolist()
+    return Cost(c0, c1, c2, c3) if c0 + c1 + c2 > 0.0 else prior

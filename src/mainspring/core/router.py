@@ -87,6 +87,7 @@ class Router:
         for model in state.models.values():
             if model.hungry:
                 actions += insist(state, model, now_s)
+        state.drop_idle_timers()
         return actions
 
     def next_deadline(self) -> float | None:

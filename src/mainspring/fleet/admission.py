@@ -84,9 +84,9 @@ class Models:
 def request_of(submit: m.Submit, request_id: str, models: Models, age_s: float) -> Request:
     """`age_s`: how long ago it left the client. Raises UnknownModelError, BadShapeError, TooLargeError."""
     model = models.key(submit.model)
-    counts = m.u32(submit.label_counts)
-    if len(counts) and int(counts.max()) > MAX_LABELS:
-        raise TooLargeError("labels", limit=MAX_LABELS, actual=int(counts.max()), param="label_counts")
+    most = max(m.ints(submit.label_counts), default=0)
+    if most > MAX_LABELS:
+        raise TooLargeError("labels", limit=MAX_LABELS, actual=most, param="label_counts")
     if submit.max_tokens > MAX_TOKENS:
         raise TooLargeError("tokens", limit=MAX_TOKENS, actual=submit.max_tokens, param="max_tokens")
     if submit.max_tokens and submit.sampling is None:
@@ -97,7 +97,7 @@ def request_of(submit: m.Submit, request_id: str, models: Models, age_s: float) 
         model=model,
         slo=submit.slo,
         view_tokens=len(submit.view_tokens) // 4,
-        branches=tuple(m.u32(submit.branch_lengths).tolist()),
+        branches=m.ints(submit.branch_lengths),
         view_key=submit.view_key,
         deadline_s=deadline,
         max_tokens=submit.max_tokens,

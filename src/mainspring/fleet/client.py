@@ -111,15 +111,13 @@ class FleetClient:
         self, submit: m.Submit, accepted: Callable[[float], None] | None = None, *, within_s: float = ANSWER_S
     ) -> m.Result:
         """`accepted(predicted_s)` is called when the router took it. RequestRefusedError, LinkLostError,
-        FleetTimeoutError."""
-        async with _limit(within_s, "a score"), await self._ask(submit) as asked:
+        FleetTimeoutError; what `accepted` raises."""
+        async with _limit(within_s, "a score"), await self._ask(submit, accepted or _ignored) as asked:
             async for message in asked:
                 if isinstance(message, m.Result):
                     return message
                 if isinstance(message, m.Refused):
                     raise refusal(message)
-                if isinstance(message, m.Accepted) and accepted is not None:
-                    accepted(message.predicted_s)
         raise LinkLostError("the stream ended without an answer")
 
     async def generate(
@@ -201,14 +199,16 @@ class FleetClient:
                         raise BundleError(f"the bundle can't be checked here now: {error}") from error
         raise BundleError("the stream ended before the bundle did")
 
-    async def _ask(self, message: m.Submit | m.AskStatus | m.FetchBundle) -> Asked:
+    async def _ask(
+        self, message: m.Submit | m.AskStatus | m.FetchBundle, accepted: Callable[[float], None] | None = None
+    ) -> Asked:
         if self._keeper is None:
             raise LinkLostError("the client is not open")
         if not self._up.is_set():
             await self._wait()
         assert self._link is not None  # noqa: S101 - `_up` says so
         try:
-            return self._link.ask(message)
+            return self._link.ask(message, accepted)
         except LimitError as error:
             raise RequestRefusedError("too_many_open", error.message, status=429, retry_after_s=RETRY_S) from None
 
@@ -262,6 +262,10 @@ class FleetClient:
             self._up.clear()
         self._why = f"{closed.close.name.lower()} {closed.message}".strip()
         return closed.close
+
+
+def _ignored(_predicted_s: float) -> None:
+    """Who does not want to know."""
 
 
 def refusal(message: m.Refused) -> RequestRefusedError:

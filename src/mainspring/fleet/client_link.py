@@ -20,12 +20,14 @@ UNREAD = 4096
 class Asked:
     """An exchange: `async with` cancels it unless it is over, `async for` gives its messages up to the last."""
 
-    def __init__(self, link: "ClientLink", stream: int, *, cancels: bool) -> None:
-        self._link, self._stream = link, stream
+    def __init__(
+        self, link: "ClientLink", stream: int, *, cancels: bool, accepted: Callable[[float], None] | None = None
+    ) -> None:
+        self._link, self._stream, self._accepted = link, stream, accepted
         self.cancels = cancels
         self._messages: deque[m.Message] = deque()
         self._more = asyncio.Event()
-        self._fault: LinkLostError | None = None
+        self._fault: Exception | None = None
         self._over = False
 
     async def __aenter__(self) -> "Asked":
@@ -51,12 +53,23 @@ class Asked:
 
     def hear(self, message: m.Message, last: bool) -> None:
         self._over = self._over or last
+        if self._accepted is not None and isinstance(message, m.Accepted):
+            self._told(message.predicted_s)  # whoever waits for the answer need not wake up for it
+            return
         if len(self._messages) >= UNREAD and not last:
             self.fail(LinkLostError(f"{UNREAD} messages of one request were not read"))
             self._link.cancel(self._stream)
             return
         self._messages.append(message)
         self._more.set()
+
+    def _told(self, predicted_s: float) -> None:
+        assert self._accepted is not None  # noqa: S101 - the caller has looked
+        try:
+            self._accepted(predicted_s)
+        except Exception as error:  # the asker's, and for it alone
+            self._fault = self._fault or error
+            self._more.set()
 
     def fail(self, fault: LinkLostError) -> None:
         self._fault = self._fault or fault
@@ -84,13 +97,16 @@ class ClientLink:
         self._loop.call_soon(self._turn)
         return self
 
-    def ask(self, message: m.Submit | m.AskStatus | m.FetchBundle) -> Asked:
-        """LimitError when as many requests are open as the router allows; LinkLostError when the link just ended."""
+    def ask(
+        self, message: m.Submit | m.AskStatus | m.FetchBundle, accepted: Callable[[float], None] | None = None
+    ) -> Asked:
+        """`accepted(predicted_s)` is called instead of giving the message out; what it raises comes from the iteration.
+        LimitError when as many requests are open as the router allows; LinkLostError when the link just ended."""
         try:
             stream = self._link.open(message, self._now_s())
         except ValueError as error:
             raise LinkLostError("the link has just ended") from error
-        asked = self._asked[stream] = Asked(self, stream, cancels=isinstance(message, m.Submit))
+        asked = self._asked[stream] = Asked(self, stream, cancels=isinstance(message, m.Submit), accepted=accepted)
         self._turn()
         return asked
 

@@ -5,10 +5,10 @@ The one place in `fleet/` that reads a clock, beside the wall clock of certifica
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None) if sys.platform == "linux" else None
 
-
-def now_s() -> float:
-    """Never goes back; its zero means nothing."""
-    return time.clock_gettime(_CLOCK) if _CLOCK is not None else time.monotonic()
+now_s: Callable[[], float] = time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
+"""Never goes back; its zero means nothing. Read thirty times a request, so without a function of ours around it."""

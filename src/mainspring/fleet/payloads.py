@@ -6,9 +6,10 @@ range, `parent` of a part that shares a view, `more` while chunks follow. Slices
 Open requests with one view key hold one view; another view under a key in use is refused, since nodes would mix them.
 """
 
-import numpy as np
+from array import array
+from itertools import accumulate
+
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from mainspring.core.nouns import Lease, Part, Pass
 from mainspring.core.refusals import BadShapeError
@@ -20,7 +21,6 @@ OVERHEAD_BYTES = 2048
 KEY_BYTES = 256
 """Of one prefix key and its length, as objects."""
 """Of an open request beside its arrays: so the cap bounds their number too."""
-Offsets = NDArray[np.int64]
 
 
 class Payload:
@@ -37,14 +37,15 @@ class Payload:
         self.labels = offsets(submit.label_counts)
         self.sends: dict[int, int] = {}
         arrays = (submit.branch_lengths, submit.branch_tokens, submit.label_counts, submit.label_ids)
-        self.nbytes = sum(map(len, arrays)) + self.branches.nbytes + self.labels.nbytes + OVERHEAD_BYTES
+        self.nbytes = sum(map(len, arrays)) + OVERHEAD_BYTES
+        self.nbytes += self.branches.itemsize * (len(self.branches) + len(self.labels))
         self.nbytes += KEY_BYTES * len(submit.prefix_keys)
         if submit.sampling is not None:
             self.nbytes += len(submit.sampling.grammar) + KEY_BYTES * len(submit.sampling.logit_bias)
 
     def labels_of(self, part: Part) -> int:
         """Logits that the part answers with."""
-        return int(self.labels[part.branch_to] - self.labels[part.branch_from])
+        return self.labels[part.branch_to] - self.labels[part.branch_from]
 
     def cut(self, part: Part, parent: int = -1) -> m.Part:
         """The view ends under its key where this part scans it to its end; a shared or kept one has it already. A
@@ -62,9 +63,9 @@ class Payload:
             view_from=part.view_from,
             view_tokens=self.view[4 * part.view_from : 4 * part.view_to],
             branch_lengths=submit.branch_lengths[4 * lo : 4 * hi],
-            branch_tokens=submit.branch_tokens[4 * int(self.branches[lo]) : 4 * int(self.branches[hi])],
+            branch_tokens=submit.branch_tokens[4 * self.branches[lo] : 4 * self.branches[hi]],
             label_counts=submit.label_counts[4 * lo : 4 * hi],
-            label_ids=submit.label_ids[4 * int(self.labels[lo]) : 4 * int(self.labels[hi])],
+            label_ids=submit.label_ids[4 * self.labels[lo] : 4 * self.labels[hi]],
             view_key=part.view_key if ends else "",
             prefix=part.prefix,
             parent=parent,
@@ -182,8 +183,5 @@ class Payloads:
         return tuple(parts), attempt
 
 
-def offsets(lengths: bytes) -> Offsets:
-    counts = m.u32(lengths)
-    result = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=result[1:])
-    return result
+def offsets(lengths: bytes) -> "array[int]":
+    return array("q", accumulate(m.ints(lengths), initial=0))

@@ -9,6 +9,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -36,6 +37,8 @@ SEGMENT_BYTES = 64 << 20
 """Of turns that came before, with their tokens."""
 KEPT_SETS = 64
 KEPT_BYTES = 32 << 20
+KEPT_TIMES = 2
+"""As arrays and as they are sent."""
 U32 = npt.NDArray[np.uint32]
 F32 = npt.NDArray[np.float32]
 
@@ -53,6 +56,27 @@ class Branches:
     @property
     def nbytes(self) -> int:
         return int(self.lengths.nbytes + self.tokens.nbytes + self.label_counts.nbytes + self.label_ids.nbytes)
+
+    @cached_property
+    def sent(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """The four arrays as `Submit` has them."""
+        arrays = (self.lengths, self.tokens, self.label_counts, self.label_ids)
+        lengths, tokens, counts, ids = (np.ascontiguousarray(each, "<u4").tobytes() for each in arrays)
+        return lengths, tokens, counts, ids
+
+    @cached_property
+    def longest(self) -> int:
+        return int(self.lengths.max())
+
+    @cached_property
+    def labels(self) -> int:
+        """All label ids, and so all logits."""
+        return int(self.label_counts.sum())
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Each has as many labels as the others."""
+        return len(set(self.label_counts.tolist())) == 1
 
 
 @dataclass(frozen=True)
@@ -183,11 +207,11 @@ class Assembler:
                 return found
         made = self._tokenised(call)
         with self._lock:
-            if key not in self._kept and made.nbytes <= KEPT_BYTES // 4:
+            if key not in self._kept and KEPT_TIMES * made.nbytes <= KEPT_BYTES // 4:
                 self._kept[key] = made
-                self._kept_bytes += made.nbytes
+                self._kept_bytes += KEPT_TIMES * made.nbytes
             while self._kept and (len(self._kept) > KEPT_SETS or self._kept_bytes > KEPT_BYTES):
-                self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+                self._kept_bytes -= KEPT_TIMES * self._kept.popitem(last=False)[1].nbytes
         return made
 
     def _tokenised(self, call: ScoreCall) -> Branches:
@@ -226,7 +250,7 @@ class Assembler:
         return [Behavior(question.id, f"{question.text}\nPresent when: {option}") for option in question.options]
 
     def _check_room(self, view: View, branches: Branches, context: int, call: ScoreCall) -> None:
-        longest = len(view.tokens) + int(branches.lengths.max())
+        longest = len(view.tokens) + branches.longest
         if longest > context:
             at = int(branches.lengths.argmax())
             index = int(np.searchsorted(np.cumsum(branches.spread), at, side="right"))
@@ -242,10 +266,12 @@ class Assembler:
     def rows(self, questions: tuple[Question, ...], branches: Branches, logits: F32) -> list[Floats]:
         """One row of probabilities a question. `logits` [sum of labels]. LogitError."""
         counts = branches.label_counts
-        if len(logits) != int(counts.sum()):
-            raise InternalAnswerError(f"{len(logits)} logits where {int(counts.sum())} were asked for")
-        if len(counts) == len(questions) and len(set(counts.tolist())) == 1 and len({q.kind for q in questions}) == 1:
+        if len(logits) != branches.labels:
+            raise InternalAnswerError(f"{len(logits)} logits where {branches.labels} were asked for")
+        if len(counts) == len(questions) and branches.is_even and len({q.kind for q in questions}) == 1:
             table = self.bundle.probabilities(logits.reshape(len(questions), -1), self._kind(questions[0]))
+            if isinstance(questions[0], Behavior):
+                return list(table)
             return [self._joined(question, table[index : index + 1]) for index, question in enumerate(questions)]
         found: list[Floats] = []
         at = label_at = 0

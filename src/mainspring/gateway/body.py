@@ -20,6 +20,7 @@ from mainspring.gateway.errors import (
 )
 from mainspring.gateway.headers import first
 from mainspring.gateway.visit import Visit, visit_of
+from mainspring.gateway.watch import Watch
 from mainspring.gateway.within import within
 
 T = TypeVar("T")
@@ -166,20 +167,16 @@ async def attended(request: Request, work: Awaitable[T]) -> T:
 
     The body must have been read: what comes after it is the end of the connection. The work runs in the caller's own
     task: one of its own costs four turns of the loop, and where turns are long, a tenth of all the time."""
-    task, left, over = asyncio.current_task(), False, False
+    task, left = asyncio.current_task(), False
     assert task is not None  # noqa: S101 - a coroutine runs in one
-    watcher = asyncio.ensure_future(_hung_up(request))
 
-    def ended(watcher: "asyncio.Future[None]") -> None:
+    def gone() -> None:
         nonlocal left
-        if not watcher.cancelled():
-            watcher.exception()  # one that can't be watched any more counts as gone
-            # Where the work ended in the watcher's last turn, a cancel now would hit whatever the caller does next.
-            if not over:
-                left = True
-                task.cancel()
+        left = True
+        task.cancel()
 
-    watcher.add_done_callback(ended)
+    # Closed where the work ends in the watch's last turn: a cancel then would hit whatever the caller does next.
+    watch = Watch(_hung_up(request), gone)
     try:
         return await work
     except asyncio.CancelledError:
@@ -188,9 +185,7 @@ async def attended(request: Request, work: Awaitable[T]) -> T:
         task.uncancel()
         raise HangUpError("the client hung up") from None
     finally:
-        over = True
-        watcher.remove_done_callback(ended)
-        watcher.cancel()
+        watch.close()
 
 
 def _is_gone(request: Request) -> bool:

@@ -16,7 +16,10 @@ MAX_DEADLINE_MS = 86_400_000.0
 
 def first(headers: RawHeaders, name: bytes) -> str:
     """The first of that name, lower case, or an empty text."""
-    return next((value.decode("latin-1") for key, value in headers if key == name), "")
+    for key, value in headers:
+        if key == name:
+            return value.decode("latin-1")
+    return ""
 
 
 def request_id_of(headers: RawHeaders) -> str:

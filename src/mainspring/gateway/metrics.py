@@ -1,9 +1,12 @@
 """Prometheus metrics: every name in this file. Label sets are small: routes, statuses, classes, never tenants or ids.
 
-Histograms are observed with cached children; counters that `Counts` keeps anyway are read when scraped.
+Histograms are observed with cached children, some hundred values at once or when scraped: for each request alone their
+code and tables are out of the processor's caches. Counters that `Counts` keeps anyway are read when scraped.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -22,6 +25,8 @@ EACH = "gen_ai_server_time_per_output_token_seconds"
 EACH_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.5, 1.0, 2.5)
 STAGE = "mainspring_stage_seconds"
 MAX_CHILDREN = 512
+MOST_PENDING = 512
+"""Values that wait to be observed."""
 
 
 class Metrics:
@@ -43,6 +48,7 @@ class Metrics:
         )  # fmt: skip
         self._stages = {name: self._stage.labels(name) for name in ("wait", "text", "queue", "device", "fleet")}
         self._children: dict[tuple[str, str, str], Histogram] = {}
+        self._pending: deque[tuple[Histogram, float]] = deque()
         self.registry.register(_Collector(counts, told, pressure, kept_bytes))
 
     def finished(self, operation: str, slo: str, outcome: str, seconds: float) -> None:
@@ -53,7 +59,7 @@ class Metrics:
             if len(self._children) >= MAX_CHILDREN:
                 key = (operation, "other", "other")
             child = self._children[key] = self._duration.labels(*key)
-        child.observe(seconds)
+        self._later(child, seconds)
 
     def wrote(self, slo: str, first_s: float, token_s: float | None) -> None:
         """One reply; `token_s` None where it had one token."""
@@ -62,11 +68,24 @@ class Metrics:
             self._each.labels(slo).observe(token_s)
 
     def stage(self, name: str, seconds: float) -> None:
-        self._stages[name].observe(seconds)
+        self._later(self._stages[name], seconds)
 
     def text(self) -> bytes:
         """The whole page: run it off the loop."""
+        self._observe()
         return generate_latest(self.registry)
+
+    def _later(self, child: Histogram, seconds: float) -> None:
+        self._pending.append((child, seconds))
+        if len(self._pending) >= MOST_PENDING:
+            self._observe()
+
+    def _observe(self) -> None:
+        """Each value once, whoever else does this meanwhile."""
+        with suppress(IndexError):
+            while True:
+                child, seconds = self._pending.popleft()
+                child.observe(seconds)
 
 
 class _Collector:

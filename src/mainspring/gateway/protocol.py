@@ -82,8 +82,6 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if self._in_headers:
             self._header_bytes += len(data)
-            if self._timer is None:
-                self._await_headers()
         elif self.cycle is not None and self.cycle.response_complete:
             self._thrown += len(data)
             if self._thrown > THROWN_AWAY:
@@ -93,6 +91,8 @@ class GuardedProtocol(HttpToolsProtocol):
         was_in_body = not self._in_headers
         super().data_received(data)
         self._data = b""
+        if self._in_headers and self._header_bytes and self._timer is None and not self.transport.is_closing():
+            self._await_headers()
         if self._in_headers and self._header_bytes > self.limits.header_kib << 10:
             self._too_long()
         elif (

@@ -137,11 +137,11 @@ class Gateway:
         stages = Stages()
         made = await self._assembled(assembler, call, model.limits, stages)
         branches = made.branches
+        lengths, tokens, label_counts, label_ids = branches.sent
         submit = m.Submit(
             request=call.terms.request_id, model=model.model, slo=call.terms.slo, view_key=made.view_key,
-            view_tokens=made.tokens, branch_lengths=_bytes(branches.lengths),
-            branch_tokens=_bytes(branches.tokens), label_counts=_bytes(branches.label_counts),
-            label_ids=_bytes(branches.label_ids), trace=call.terms.trace,
+            view_tokens=made.tokens, branch_lengths=lengths, branch_tokens=tokens, label_counts=label_counts,
+            label_ids=label_ids, trace=call.terms.trace,
         )  # fmt: skip
         logits = await self._submit(submit, call.terms, stages, made.input_tokens)
         near = await self.pool.run(lambda: assembler.near(branches)) if call.want_familiarity else None

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mainspring.core.cost import RoundCost, nnls, usable
+from mainspring.core.cost import RoundCost, usable
+from mainspring.core.nnls import nnls
 
 WINDOW = 256
 REFIT_EVERY = 16

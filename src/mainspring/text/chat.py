@@ -101,18 +101,18 @@ class Chat:
         """What `encode` encodes: texts, each by itself, and control tokens. The pieces between two control tokens are
         one text: tokens may span origins."""
         found: Segments = []
-        run: list[str] = []
-        strip = False
+        tokens = self.finder.tokens
+        run, strip = "", False
         for piece in pieces:
             if piece.kind != "control":
-                run.append(piece.text)
+                run += piece.text
                 continue
-            control = self.finder.tokens[piece.text]
-            text = "".join(run).lstrip() if strip else "".join(run)
-            found.append((text.rstrip() if control.lstrip else text, False))
-            found.append((piece.text, True))
-            run, strip = [], control.rstrip
-        found.append(("".join(run).lstrip() if strip else "".join(run), False))
+            control = tokens[piece.text]
+            if strip:
+                run = run.lstrip()
+            found += ((run.rstrip() if control.lstrip else run, False), (piece.text, True))
+            run, strip = "", control.rstrip
+        found.append((run.lstrip() if strip else run, False))
         return found
 
     def encode_many(self, sequences: Sequence[Sequence[Piece]]) -> list[Ids]:

@@ -67,17 +67,18 @@ class ControlFinder:
         self.tokens = tokens
         self.regex = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         self.edges = tuple(sorted({text[0] for text in tokens} | {text[-1] for text in tokens}))
-        self._seen: dict[str, tuple[Piece, ...]] = {}
+        self.seen: dict[str, tuple[Piece, ...]] = {}
+        """Pieces of texts of ASCII alone, which hold no marks."""
 
     def between(self, text: str) -> tuple[Piece, ...]:
         """`split` of what a template puts between two leaves, which is the same text a hundred times over."""
-        found = self._seen.get(text)
+        found = self.seen.get(text)
         if found is None:
             found = tuple(self.split(text))
-            if len(text) <= SEEN_CHARS:
-                if len(self._seen) >= SEEN:
-                    self._seen.clear()
-                self._seen[text] = found
+            if len(text) <= SEEN_CHARS and text.isascii():
+                if len(self.seen) >= SEEN:
+                    self.seen.clear()
+                self.seen[text] = found
         return found
 
     def split(self, text: str) -> list[Piece]:
@@ -113,10 +114,18 @@ class Guard:
         self._enabled = enabled
         self._broken = [(char, f"{self._break}{char}{self._break}") for char in finder.edges]
         self.leaves: list[Leaf] = []
+        self._shown: list[str] = []
+        self._plain: list[str] = []
+        """Of each leaf what comes out where the template leaves it as it is, empty where it has no marks; and what of
+        it the user wrote."""
         self.chars = 0
 
     def leaf(self, text: str, where: str, kind: LeafKind = "text", *, cuttable: bool = False) -> str:
         """`text` marked as leaf number `len(leaves)`. White space stays as it is: it can't hold control tokens."""
+        return Marked(self.marked(text, where, kind, cuttable=cuttable))
+
+    def marked(self, text: str, where: str, kind: LeafKind = "text", *, cuttable: bool = False) -> str:
+        """The same as a plain string, for what goes by itself into a message."""
         number = len(self.leaves)
         if self._unclean and (clean := self._without_own_marks(without_surrogates(text))) != text:
             self.replaced.add(number)
@@ -124,7 +133,9 @@ class Guard:
         self.leaves.append(Leaf(text, where, kind, cuttable))
         self.chars += len(text)
         core = text.strip()
+        self._plain.append(core)
         if not core or not self._enabled:
+            self._shown.append("")
             return text
         lead = trail = ""
         if len(core) < len(text):
@@ -135,29 +146,52 @@ class Guard:
                 core = core.replace(char, broken)
         digits = written(number, self._digits)
         self._numbers[digits] = number
-        return Marked(f"{lead}{self._start}{digits}{core}{self._end}{trail}")
+        shown = f"{self._start}{digits}{core}{self._end}"
+        self._shown.append(shown)
+        return f"{lead}{shown}{trail}" if lead or trail else shown
 
     def pieces(self, output: str) -> list[Piece]:
         """The output taken apart, marks gone. Text whose marks the template tore apart counts as template text, in
         which the breaks still keep user text from becoming control."""
         pieces: list[Piece] = []
-        end_mark, between = self._end, self._finder.between
-        first, *others = output.split(self._start)
-        self._until_ends(first, None, pieces)
-        for other in others:
-            digits = self._leading.match(other)
-            assert digits is not None  # noqa: S101 - it matches the empty text too
-            leaf, at = self._value(digits[0]), digits.end()
-            end = other.find(end_mark, at)
-            if leaf is None or end < 0 or other.find(end_mark, end + 1) >= 0:
-                self._until_ends(other[at:], leaf, pieces)
-                continue
-            # As `_until_ends` has it, in a third of the time: nearly all of them are like this.
-            pieces.append(Piece("user", other[at:end].replace(self._break, ""), leaf))
-            rest = other[end + 1 :]
-            if rest:
-                pieces += between(rest) if rest.isascii() else self._template(rest, None)
+        start, end_mark, seen, shown = self._start, self._end, self._finder.seen, self._shown
+        at = output.find(start)
+        self._until_ends(output if at < 0 else output[:at], None, pieces)
+        leaf = 0
+        while at >= 0:
+            while leaf < len(shown) and not shown[leaf]:
+                leaf += 1
+            if leaf < len(shown) and output.startswith(shown[leaf], at):  # the next one, as it stood: nearly all are so
+                end = at + len(shown[leaf])
+                after = output.find(start, end)
+                rest = output[end:after] if after >= 0 else output[end:]
+                found = seen.get(rest)
+                if found is not None or end_mark not in rest:
+                    pieces.append(Piece("user", self._plain[leaf], leaf))
+                    if found is not None:
+                        pieces += found
+                    elif rest:
+                        pieces += self._template(rest, None)
+                    leaf, at = leaf + 1, after
+                    continue
+            after = output.find(start, at + 1)
+            said = self._marked_piece(output[at + 1 : after] if after >= 0 else output[at + 1 :], pieces)
+            leaf, at = leaf if said is None else said + 1, after
         return pieces
+
+    def _marked_piece(self, other: str, pieces: list[Piece]) -> int | None:
+        """What stands between one START and the next, whatever the template made of it; the leaf's number."""
+        digits = self._leading.match(other)
+        assert digits is not None  # noqa: S101 - it matches the empty text too
+        leaf, at = self._value(digits[0]), digits.end()
+        end = other.find(self._end, at)
+        if leaf is None or end < 0 or other.find(self._end, end + 1) >= 0:
+            self._until_ends(other[at:], leaf, pieces)
+        else:
+            pieces.append(Piece("user", self._clean(other[at:end]), leaf))
+            if rest := other[end + 1 :]:
+                pieces += self._template(rest, None)
+        return leaf
 
     def _until_ends(self, text: str, leaf: int | None, pieces: list[Piece]) -> None:
         """What stands between one START and the next: up to END it is the leaf's, what comes after it the template's.

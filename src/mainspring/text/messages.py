@@ -73,6 +73,27 @@ class Builder:
     def leaf(self, text: str, where: str, kind: LeafKind = "text", *, cuttable: bool = True) -> str:
         return self._guard.leaf(self._plan.short.get(where, text), where, kind, cuttable=cuttable)
 
+    def plain_messages(self, span: Span, choice: int) -> list[dict[str, Any]] | None:
+        """What comes of `turns`, `arrange` and `Turn.message` where every message is one text, as nearly always, in a
+        third of their time; None where it is not so, or the plan wants something."""
+        plan = self._plan
+        if plan.level or plan.dropped or plan.short or span.tools:
+            return None
+        said = span.output[choice : choice + 1]
+        texts: list[str] = []
+        for message in (*span.input, *said):
+            parts = message.parts
+            if len(parts) != 1 or not isinstance(part := parts[0], Text) or message.name is not None:
+                return None
+            texts.append(part.text)
+        places = [f"input[{index}].parts[0]" for index in range(len(span.input))]
+        places += [f"output[{choice}].parts[0]" for _ in said]
+        mark = self._guard.marked
+        return [
+            {"role": message.role, "content": mark(text, where, cuttable=True)}
+            for message, text, where in zip((*span.input, *said), texts, places, strict=True)
+        ]
+
     def turns(self, span: Span, choice: int) -> list[Turn]:
         turns: list[Turn] = []
         left_out = 0

@@ -5,8 +5,9 @@ token of the branch. Definitions are users' text and never become control.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
 
 from mainspring.errors import BehaviorError
 
@@ -17,8 +18,7 @@ MAX_DEFINITION_CHARS = 20_000
 MAX_OPTIONS = 255
 
 
-@dataclass(frozen=True)
-class Behavior:
+class Behavior(Struct, frozen=True):
     """`id` is the caller's and comes back with the result; the model sees the definition alone."""
 
     id: str
@@ -28,8 +28,7 @@ class Behavior:
     labels: ClassVar[tuple[str, ...]] = ("present", "absent", "not_observable")
 
 
-@dataclass(frozen=True)
-class YesNo:
+class YesNo(Struct, frozen=True):
     """A question that is answered yes or no; `yes` and `no` say when, where the caller tells."""
 
     id: str
@@ -41,8 +40,7 @@ class YesNo:
     labels: ClassVar[tuple[str, ...]] = ("yes", "no")
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A question that has one of up to 255 options for an answer."""
 
     id: str

@@ -77,7 +77,7 @@ class Tokenizer:
         self._calls += 1
         if self._calls % SAMPLE == 0 and self.implementation != "tokenizers":
             found = self._compare(texts, found)
-        if self._is_control[found[0] if len(found) == 1 else np.concatenate(found)].any():
+        if self._is_control.take(found[0] if len(found) == 1 else np.concatenate(found)).any():
             raise TokenizerError(f"{self.where} encodes plain text to a control token")
         return found
 

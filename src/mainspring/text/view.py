@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
@@ -21,6 +22,7 @@ from mainspring.text.messages import LEVELS, Builder, Plan, arrange
 from mainspring.text.span import ROLES, Note, Span
 from mainspring.text.template import RefusalError
 
+_ROLES = frozenset(ROLES)
 SEPARATE_NOTES = 4  # more leaves than this of one kind share a note
 
 
@@ -103,6 +105,8 @@ def check(span: Span, choice: int) -> None:
 
 def check_roles(span: Span) -> None:
     """Roles are the one text that templates get unmarked, and records made in Python are checked by nobody else."""
+    if _ROLES.issuperset([str(message.role) for messages in (span.input, span.output) for message in messages]):
+        return
     for side, messages in (("input", span.input), ("output", span.output)):
         for index, message in enumerate(messages):
             if str(message.role) not in ROLES:
@@ -123,11 +127,13 @@ def render(chat: Chat, span: Span, choice: int, plan: Plan) -> Rendered:
     with shallow():
         guard, size = chat.guard(span)
         builder = Builder(guard, plan)
-        turns = builder.turns(span, choice)
-        if span.tools and plan.tools:
-            turns = builder.with_tools_text(turns, span)
-        tools = [] if plan.tools else builder.tools(span)
-        messages = [turn.message() for turn in arrange(turns, plan.level, builder.notes)]
+        messages, tools = builder.plain_messages(span, choice), list[dict[str, Any]]()
+        if messages is None:
+            turns = builder.turns(span, choice)
+            if span.tools and plan.tools:
+                turns = builder.with_tools_text(turns, span)
+            tools = [] if plan.tools else builder.tools(span)
+            messages = [turn.message() for turn in arrange(turns, plan.level, builder.notes)]
         question, number = chat.ask(guard)
         pieces = chat.render([*messages, question], guard, tools=tools, chars=size)
     before, after = split_at(pieces, number, chat.template.name)

@@ -36,17 +36,18 @@ class FrameDecoder:
     Buffers at most one header and the longest allowed payload beyond what was fed at once.
     """
 
-    __slots__ = ("_broken", "_buffer", "caps")
+    __slots__ = ("_broken", "_buffer", "_came", "caps")
 
     def __init__(self, caps: Mapping[int, int]) -> None:
         self.caps = caps
         self._buffer = bytearray()
+        self._came = b""
         self._broken = False
 
     @property
     def buffered(self) -> int:
         """Bytes of a frame that is not whole yet."""
-        return len(self._buffer)
+        return len(self._buffer) + len(self._came)
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes. FrameError, FrameTooLargeError; the caller then ends the link.
@@ -63,22 +64,33 @@ class FrameDecoder:
     def push(self, data: bytes) -> None:
         if self._broken:
             raise FrameError("nothing can follow a broken frame")
-        self._buffer += data
+        if self._buffer or self._came:
+            self._buffer += self._came
+            self._came = b""
+            self._buffer += data
+        else:  # mostly one whole frame, which `next` then copies once
+            self._came = data
 
     def next(self) -> Frame | None:
         """The next whole frame, None where it is not whole yet."""
-        if len(self._buffer) < HEADER.size:
+        held = self._came or self._buffer
+        if len(held) < HEADER.size:
             return None
-        size, kind, flags, zero = HEADER.unpack_from(self._buffer)
+        size, kind, flags, zero = HEADER.unpack_from(held)
         try:
             self._judge(size, kind, flags, zero)
         except FrameError:
             self._broken = True
             self._buffer.clear()
+            self._came = b""
             raise
         end = HEADER.size + size
-        if len(self._buffer) < end:
+        if len(held) < end:
             return None
+        if held is self._came:
+            came, self._came = self._came, b""
+            self._buffer += came[end:]
+            return kind, came[HEADER.size : end]
         with memoryview(self._buffer) as view:
             payload = bytes(view[HEADER.size : end])
         del self._buffer[:end]
@@ -86,7 +98,7 @@ class FrameDecoder:
 
     def finish(self) -> None:
         """The stream ended. FrameError if that cut a frame."""
-        if self._buffer:
+        if self.buffered:
             raise FrameError("the stream ended within a frame")
 
     def _judge(self, size: int, kind: int, flags: int, zero: int) -> None:

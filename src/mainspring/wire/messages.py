@@ -39,6 +39,7 @@ from mainspring.wire.offers import Offer as Offer
 from mainspring.wire.offers import Release as Release
 from mainspring.wire.records import Role as Role
 from mainspring.wire.records import f32 as f32
+from mainspring.wire.records import ints as ints
 from mainspring.wire.records import one_line as one_line
 from mainspring.wire.records import u32 as u32
 from mainspring.wire.requests import Accepted as Accepted

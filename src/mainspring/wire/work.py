@@ -6,7 +6,10 @@ import numpy as np
 from msgspec import Meta
 
 from mainspring.wire.errors import MessageError
-from mainspring.wire.records import F32, MIB, U32, Count, HeldKeys, Key, Name, Row, Seconds, Text, u32
+from mainspring.wire.records import F32, MIB, U32, Count, HeldKeys, Key, Name, Row, Seconds, Text, ints, u32
+
+FEW_BYTES = 4 << 8
+"""Of lengths: longer arrays are numpy's."""
 
 
 class Fence(Row, frozen=True, kw_only=True):
@@ -176,11 +179,20 @@ class Cancel(Row, frozen=True, kw_only=True):
 
 def check_branches(lengths: U32, tokens: U32, label_counts: U32, label_ids: U32) -> None:
     """MessageError unless the arrays of B branches agree and none is empty."""
-    rows, counts = u32(lengths), u32(label_counts)
-    if len(rows) != len(counts):
+    if len(lengths) != len(label_counts):
         raise MessageError("one label count a branch", param="label_counts")
-    for each, data, name in ((rows, tokens, "branch_tokens"), (counts, label_ids, "label_ids")):
-        if int(each.sum(dtype=np.uint64)) * 4 != len(data):
+    for each, data, name in ((lengths, tokens, "branch_tokens"), (label_counts, label_ids, "label_ids")):
+        total, least = _measured(each)
+        if 4 * total != len(data):
             raise MessageError("does not sum to its lengths", param=name)
-        if len(each) and not each.all():
+        if not least:
             raise MessageError("no branch is empty", param=name)
+
+
+def _measured(lengths: U32) -> tuple[int, int]:
+    """Their sum and the least of them, 1 where there is none."""
+    if len(lengths) <= FEW_BYTES:
+        few = ints(lengths)
+        return sum(few), min(few, default=1)
+    many = u32(lengths)
+    return int(many.sum(dtype=np.uint64)), int(many.min())

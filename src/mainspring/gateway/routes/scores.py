@@ -68,10 +68,10 @@ def call_of(asked: ScoresIn, terms: Terms, size: int = 0) -> ScoreCall:
 
 def answer_of(asked: ScoresIn, scored: Scored) -> ScoresOut:
     near: Sequence[float | UnsetType] = scored.familiarity or [UNSET] * len(scored.rows)
-    results = [
-        ScoreOut(behavior.id, float(row[0]), float(row[1]), float(row[2]), familiarity)
-        for behavior, row, familiarity in zip(asked.behaviors, scored.rows, near, strict=True)
-    ]
+    results: list[ScoreOut] = []
+    for behavior, row, familiarity in zip(asked.behaviors, scored.rows, near, strict=True):
+        present, absent, not_observable = row.tolist()
+        results.append(ScoreOut(behavior.id, present, absent, not_observable, familiarity))
     plain = ScoresOut(scored.model, results, Usage(scored.input_tokens))
     if scored.view is None:
         return plain

@@ -26,6 +26,7 @@ from mainspring.text.formats import (
 )
 from mainspring.text.formats._reading import MAX_DEPTH, Reading, clean, decoded
 from mainspring.text.formats._telemetry import telemetry
+from mainspring.text.formats.plain_chat import read_plain
 from mainspring.text.span import Json, ReadSpan
 
 __all__ = ["FORMATS", "MAX_DEPTH", "Format", "detect", "is_span", "read_span"]
@@ -82,6 +83,8 @@ def read_span(data: Json, format: str | None = None, *, max_depth: int = MAX_DEP
     TooLargeError: nested deeper than `max_depth`.
     """
     check_name(format)
+    if format is None and max_depth == MAX_DEPTH and (plain := read_plain(data)) is not None:
+        return plain
     try:
         return _read(data, format, max_depth)
     except RecursionError:

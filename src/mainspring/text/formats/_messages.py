@@ -89,6 +89,11 @@ def _refuse(where: str) -> list[Message]:
 
 
 def _plainly_said(value: Json) -> list[Message] | None:
+    plain = plainly_said(value)
+    return [plain] if plain else None
+
+
+def plainly_said(value: Json) -> Message | None:
     """`{role, content}` with text that can't be JSON, nearly every message there is: as `_read_object` reads it, in a
     tenth of its time."""
     if type(value) is not dict or len(value) != 2:
@@ -96,7 +101,7 @@ def _plainly_said(value: Json) -> list[Message] | None:
     role, content = value.get("role"), value.get("content")
     if type(role) is not str or role not in _SAID or type(content) is not str or not content[:1].isalnum():
         return None
-    return [Message(_ROLES[role], (Text(content),))]
+    return Message(_ROLES[role], (Text(content),))
 
 
 def _read_object(r: Reading, value: dict[str, Json], where: str, default: Role | None) -> list[Message]:

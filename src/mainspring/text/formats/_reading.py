@@ -172,6 +172,10 @@ def _int(literal: str) -> int | str:
     return int(literal) if len(literal) <= _MAX_INT_DIGITS else literal
 
 
+def has_lone_surrogates(text: str) -> bool:
+    return not text.isascii() and _SURROGATE.search(text) is not None
+
+
 def clean(r: Reading, data: Json, where: str = "", max_depth: int = MAX_DEPTH) -> Json:
     """`data` fit for all that follows: bounded depth, JSON types only, no lone surrogates, no non-finite numbers."""
     return _cleaned(r, data, where) if _is_dirty(data, max_depth) else data
@@ -226,7 +230,7 @@ def _cleaned(r: Reading, value: Json, where: str) -> Json:
 
 
 def _paired(r: Reading, text: str, where: str) -> str:
-    if text.isascii() or not _SURROGATE.search(text):
+    if not has_lone_surrogates(text):
         return text
     fixed = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     count = fixed.count("\ufffd") - text.count("\ufffd")

@@ -1,0 +1,84 @@
+"""Plain turns go to the template by a shorter way, and come out of it by another: nothing else comes of them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mainspring.errors import MainspringError
+from mainspring.text.bundle import Bundle
+from mainspring.text.guard import ControlFinder, Guard, Piece
+from mainspring.text.messages import Builder, Plan
+from mainspring.text.plain import Control
+from mainspring.text.span import Message, Span, Text, ToolCall, ToolDefinition
+from support.chat_templates import CHATML, QWEN_STYLE, STRICT
+from support.qwen import write_qwen
+
+PRINTS_ALL = (
+    "{% for message in messages[:-1] %}{{ message }}<|im_end|>{{ message.content|upper }}{% endfor %}"
+    "{{ messages[-1].content }}<|im_end|>"
+)
+TEMPLATES = {"chatml": CHATML, "qwen": QWEN_STYLE, "strict": STRICT, "prints all": PRINTS_ALL}
+BITS = st.sampled_from(
+    ["Hello.", " ", "\n", "<|im_end|>", "</think>", "é", "\ufdd0", "\ufdd1", "a<b>c", "\ud800", "'", "x" * 40]
+)
+TEXTS = st.lists(BITS, max_size=4).map("".join)
+PLAIN = st.builds(
+    lambda role, text: Message(role, (Text(text),)), st.sampled_from(["system", "user", "assistant"]), TEXTS
+)
+OTHER = st.sampled_from([
+    Message("user", (Text("a"), Text("b"))), Message("user", (Text("a"),), "bob"), Message("assistant", ()),
+    Message("assistant", (ToolCall("f", {"a": 1}),)),
+])  # fmt: skip
+SPANS = st.builds(
+    Span, st.lists(PLAIN | OTHER, max_size=4).map(tuple), st.lists(PLAIN, max_size=2).map(tuple),
+    st.sampled_from([(), (ToolDefinition("f"),)]),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
+    folder: Path = tmp_path_factory.mktemp("models")
+    return {name: Bundle.load(write_qwen(folder / name.split()[0], source)) for name, source in TEMPLATES.items()}
+
+
+def outcome(bundle: Bundle, span: Span) -> object:
+    try:
+        view = bundle.view(span)
+    except MainspringError as error:
+        return type(error), str(error), error.param
+    return view.tokens.tolist(), view.pieces, view.notes
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(span=SPANS)
+def test_the_short_way_changes_nothing(bundles: dict[str, Bundle], name: str, span: Span) -> None:
+    short = outcome(bundles[name], span)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Builder, "plain_messages", lambda *_: None)
+        assert outcome(bundles[name], span) == short
+
+
+def test_the_short_way_is_taken_for_plain_turns_alone() -> None:
+    def taken(span: Span, plan: Plan = Plan()) -> bool:  # noqa: B008 - it is frozen
+        return Builder(Guard(ControlFinder(()), "0123456"), plan).plain_messages(span, 0) is not None
+
+    plain = Span((Message("user", (Text("a"),)),), (Message("assistant", (Text("b"),)),))
+    assert taken(plain)
+    assert not taken(plain, Plan(level=1))
+    assert not taken(plain, Plan(short={"input[0].parts[0]": "c"}))
+    assert not taken(Span((Message("user", (Text("a"),), "bob"),)))
+    assert not taken(Span(plain.input, plain.output, (ToolDefinition("f"),)))
+
+
+@pytest.mark.parametrize("change", [str.upper, lambda text: text[:9], lambda text: text.replace("l", "ll")])
+def test_what_a_template_makes_of_a_text_is_what_is_shown(change: "object") -> None:
+    assert callable(change)
+    guard = Guard(ControlFinder([Control("<x>", 1)]), "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6")
+    marked = guard.marked("hello <x> world", "input[0]")
+    start, end = marked[:2], marked[-1:]
+    shown = change(marked[2:-1])
+    assert guard.pieces(f"{start}{shown}{end}") == [Piece("user", shown.replace("\ufdd2", ""), 0)]
+    assert guard.pieces(marked) == [Piece("user", "hello <x> world", 0)]
