@@ -75,14 +75,14 @@ def _tiles(lengths: IntArray, rows: int) -> int:
 
 
 def lengths_of(
-    views: Iterable[int], past: Iterable[int], branches: IntArray, parents: IntArray, labels: IntArray
-) -> Lengths:
-    """See `Lengths`. Those without branches only move states on, from another place each time: they are not kept, nor
-    are large ones."""
+    views: Iterable[int], past: Iterable[int], branches: IntArray, parents: IntArray, labels: IntArray, *,
+    branch_rows: int, label_count: int,
+) -> Lengths:  # fmt: skip
+    """See `Lengths`; `branch_rows` of all branches, `label_count` of all labels. Those without branches only move
+    states on, from another place each time: they are not kept, nor are large ones."""
     views, past = tuple(views), tuple(past)
-    most = max(sum(views) + int(np.add.reduce(branches)), len(views), int(np.add.reduce(labels)))
     same = (np.ascontiguousarray(x, np.int64).tobytes() for x in (branches, parents, labels))
-    if len(branches) and most <= KEPT_ROWS:
+    if len(branches) and max(sum(views) + branch_rows, len(views), label_count) <= KEPT_ROWS:
         return _kept(views, past, *same)
     return _made(views, past, *same, kept=False)
 
