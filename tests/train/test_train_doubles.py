@@ -122,6 +122,14 @@ def test_an_answer_of_before_is_one() -> None:
         assert (facts.reply in facts.earlier) == told["repeats_old_answer"]
 
 
+def test_a_reply_that_repeats_an_answer_by_itself_is_told_so() -> None:
+    said = Facts(TURNS).earlier[0]
+    span = Span(TURNS.input, (message("assistant", f" {said}\n"),))
+    told = [doubles.repeated_answer(Facts(span), OTHERS, random.Random(seed)) for seed in range(60)]
+    replies = {(Facts(each[0]).reply.strip() == said, each[1]["repeats_old_answer"]) for each in told if each}
+    assert replies == {(True, True), (False, False)}
+
+
 def test_nothing_is_made_of_what_has_nothing_to_repeat() -> None:
     bare = Facts(exchange("Hi.", "Yes."))
     for seed in range(50):
