@@ -43,3 +43,12 @@ def test_what_is_kept_is_bounded() -> None:
     before = module._questions.cache_info()
     tables([5], [module.KEPT_ROWS + 1], [0])
     assert module._questions.cache_info() == before
+
+
+def test_sets_of_many_labels_or_views_are_not_kept() -> None:
+    for count, labels in ((1, module.KEPT_ROWS + 1), (module.KEPT_ROWS + 1, 1)):
+        before = module._questions.cache_info()
+        asked = np.array([3]), np.array([0]), np.array([labels])
+        found = module.questions(*asked, count=count, rows=16, memory=3)
+        assert len(found.label_rows) == labels
+        assert module._questions.cache_info() == before

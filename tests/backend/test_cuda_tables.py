@@ -1,5 +1,7 @@
 """Tables of passes equal the plain ones to the bit: laid anew, and copied from where lengths that come again lie."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -109,6 +111,35 @@ def test_lengths_that_come_again_are_laid_once(monkeypatch: pytest.MonkeyPatch) 
     assert len(laid) == 4
 
 
+def test_backends_that_cut_otherwise_share_lengths() -> None:
+    """Tables of one's cut are no other's, though they take as many bytes."""
+    grid = Grid(32, 64, 32, 64, MEMORY, 128)
+    same_size = grid._replace(view_keys=32, branch_keys=32)
+    shapes = []
+    for each in (grid, same_size, grid):
+        work = job([300], [100], [9, 40], [0, 0])
+        shapes.append(exact(work, each))
+        check(work, shapes[-1])
+    assert [shape.grid for shape in shapes] == [grid, same_size, grid]
+    assert len(set(map(buffer_bytes, shapes))) == 1
+
+
+def test_passes_in_turn_in_one_buffer_leave_what_is_kept_alone() -> None:
+    """As those of one graph are."""
+    cases = (([70, 3], [None, 700], [9, 1], [0, 1]), ([66, 1], [0, None], [30], [1]))
+    jobs = [job(*case) for case in cases]
+    shape = Shape(*map(max, *(bucketed(exact(work, GRIDS[0])) for work in jobs)))
+    laid = [written(work, shape) for work in jobs]
+    for work in jobs:
+        work.lengths.image = None
+    buffer = np.zeros(buffer_bytes(shape), np.uint8)
+    tables = host_tables(buffer, shape)
+    for turn in range(4):
+        write(buffer, tables, jobs[turn % 2], shape, SCRATCH)
+        for name, table in tables.items():
+            assert np.array_equal(table, laid[turn % 2][name]), name
+
+
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths._kept.cache_clear()
     for rows in range(1, lengths.KEPT + 10):
@@ -118,7 +149,28 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     written(work := job([70], [0], [], []), exact(work, GRIDS[0]))
     assert work.lengths.image is None
     assert lengths._kept.cache_info() == before
-    monkeypatch.setattr(fixed, "KEPT_ROWS", 74)
+    monkeypatch.setattr(lengths, "KEPT_ROWS", 74)
     for rows, kept in ((69, True), (70, False)):
         written(work := job([rows], [None], [5], [0], seed=1), exact(work, GRIDS[0]))
+        assert (work.lengths.image is not None) == kept
+    for views, kept in ((74, True), (75, False)):
+        written(work := job([0] * views, [9] * views, [5], [0]), exact(work, GRIDS[0]))
+        assert (work.lengths.image is not None) == kept
+    before = lengths._kept.cache_info()
+    for counts, kept in (([74], True), ([70, 5], False)):
+        work = replace(job([4], [None], [5] * len(counts), [0] * len(counts)), label_counts=np.array(counts),
+                       label_ids=np.arange(sum(counts)))  # fmt: skip
+        written(work, exact(work, GRIDS[0]))
+        assert (work.lengths.image is not None) == kept
+    assert lengths._kept.cache_info().misses == before.misses + 1
+
+
+def test_tables_of_many_bytes_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows on long views have many items."""
+    work = job([0], [9000], [5], [0])
+    shape = exact(work, GRIDS[0])
+    for limit, kept in ((buffer_bytes(shape) - 1, False), (buffer_bytes(shape), True)):
+        monkeypatch.setattr(fixed, "KEPT_BYTES", limit)
+        work.lengths.image = None
+        written(work, shape)
         assert (work.lengths.image is not None) == kept

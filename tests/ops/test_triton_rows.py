@@ -63,6 +63,22 @@ def test_half_precision() -> None:
     assert error(out, x @ w.double().T) < 1e-2
 
 
+@pytest.mark.parametrize(("large", "wide"), [(1, 1 << 15), (1, 1), (1 << 24, 1)])
+def test_tiles_of_large_and_wide_weights(large: int, wide: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same products, whatever the tiles; here of weights that are small."""
+    x, w, scale = randn(0, 9, 320), randn(1, 70, 320), randn(2, 320)
+    kinds: tuple[rows.Kind, ...] = ("plain", "swiglu", "summed")
+    usual = [rows.tile(9, 70, 320, kind) for kind in kinds]
+    wanted = rows.plain(x, w), *rows.normed(x, None, scale, w, EPS, swiglu=True), rows.summed(x, w).sum(0)
+    monkeypatch.setattr(rows, "LARGE", large)
+    monkeypatch.setattr(rows, "WIDE", wide)
+    changed = [kind for kind, tile in zip(kinds, usual, strict=True) if rows.tile(9, 70, 320, kind) != tile]
+    assert changed == (["plain", "swiglu", "summed"] if large == 1 else ["plain"])
+    found = rows.plain(x, w), *rows.normed(x, None, scale, w, EPS, swiglu=True), rows.summed(x, w).sum(0)
+    for got, right in zip(found, wanted, strict=True):
+        assert error(got, right) < ACCURATE
+
+
 @pytest.mark.parametrize("T", [2, 16])
 def test_other_rows_change_no_bit(T: int) -> None:
     h, w, scale, parts = randn(0, T, 320), randn(1, 40, 320), randn(2, 320), randn(3, 2, T, 320)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mainspring.text.span import Message, Span, ToolCall, ToolResult
-from mainspring.train.content import calls, casing, doubles
+from mainspring.train.content import calls, casing, doubles, echoes
 from mainspring.train.content.facts import Facts, sentences
 from mainspring.train.content.repeats import repeated
 from mainspring.train.sources import exchange, message
@@ -79,6 +79,36 @@ def test_a_phrase_stands_twice_where_it_says_so_and_something_is_put_in_where_no
         assert len(facts.reply.split()) >= len(REPLY.split()) + 4
 
 
+def test_a_doubled_paragraph_keeps_its_lines() -> None:
+    listed = "Pack these things:\n- a warm coat\n- a map of the valley\n- two litres of water\n- bread for the day"
+    found = 0
+    for seed in range(200):
+        made = doubles.doubled_paragraph(Facts(exchange("What to pack?", listed)), OTHERS, random.Random(seed))
+        if made is None or not made[1]["repeated_paragraph"]:
+            continue
+        found += 1
+        text = Facts(made[0]).reply
+        lines = [line for line in text.split("\n") if line]
+        assert has_twice(lines)
+        assert set(lines) == set(listed.split("\n"))
+    assert found > 10
+
+
+def test_nothing_is_made_of_a_reply_that_has_it_twice_by_itself() -> None:
+    """A label would say that it has not."""
+    paragraph = exchange("Go on.", f"{REPLY} {OTHERS[0]} {REPLY}")
+    phrase = exchange("Go on.", f"{REPLY} In spring it rains here Every Day. {REPLY.split('. ')[2]} every day.")
+    for seed in range(100):
+        assert doubles.doubled_paragraph(Facts(paragraph), OTHERS, random.Random(seed)) is None
+        assert doubles.doubled_phrase(Facts(phrase), OTHERS, random.Random(seed)) is None
+
+
+def test_a_phrase_from_elsewhere_shares_no_four_words_with_the_reply() -> None:
+    near = ("Everybody knows that the old bridge has three arches of granite and of brick, as many bridges do.",)
+    for facts, told in made(lambda rng: doubles.doubled_phrase(Facts(TALK), near, rng)):
+        assert has_twice(grams(facts.reply.lower(), 4)) == told["repeated_phrase"]
+
+
 def test_a_sentence_of_the_user_stands_twice_where_it_says_so() -> None:
     for facts, told in made(lambda rng: doubles.doubled_request(Facts(TALK), ASKED, rng)):
         found = sentences(facts.users[-1])
@@ -90,6 +120,14 @@ def test_a_sentence_of_the_user_stands_twice_where_it_says_so() -> None:
 def test_an_answer_of_before_is_one() -> None:
     for facts, told in made(lambda rng: doubles.repeated_answer(Facts(TURNS), OTHERS, rng)):
         assert (facts.reply in facts.earlier) == told["repeats_old_answer"]
+
+
+def test_a_reply_that_repeats_an_answer_by_itself_is_told_so() -> None:
+    said = Facts(TURNS).earlier[0]
+    span = Span(TURNS.input, (message("assistant", f" {said}\n"),))
+    told = [doubles.repeated_answer(Facts(span), OTHERS, random.Random(seed)) for seed in range(60)]
+    replies = {(Facts(each[0]).reply.strip() == said, each[1]["repeats_old_answer"]) for each in told if each}
+    assert replies == {(True, True), (False, False)}
 
 
 def test_nothing_is_made_of_what_has_nothing_to_repeat() -> None:
@@ -121,7 +159,15 @@ def test_the_case_of_letters_is_as_told() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("don't stop", "Don't Stop"), ("a well-known o’clock", "A Well-Known O’clock"), ("ÉTÉ x", "ÉTÉ X"), ("", "")],
+    [
+        ("don't stop", "Don't Stop"),
+        ("a well-known o’clock", "A Well-Known O’clock"),
+        ("ÉTÉ x", "ÉTÉ X"),
+        ("", ""),
+        ("été à paris", "Été À Paris"),
+        ("'so be it', they said", "'So Be It', They Said"),
+        ("a_b and 2nd", "A_B And 2nd"),
+    ],
 )
 def test_titles(text: str, expected: str) -> None:
     assert casing.title(text) == expected
@@ -143,6 +189,18 @@ def test_a_call_of_before_is_one() -> None:
         assert told["earlier_call"] == (last.name == "weather")
 
 
+def test_the_order_of_arguments_makes_no_other_call() -> None:
+    turned = ToolCall("find_trains", {"goal": "Milan", "origin": "Basel"})
+    span = Span(
+        (message("user", "From Basel to Milan."), message("assistant", "", turned)), (message("assistant", "", CALL),)
+    )
+    for seed in range(20):
+        found = calls.call_of_before(Facts(span), random.Random(seed))
+        assert found is not None
+        assert found[1] == {"earlier_call": True}
+    assert calls.shown(CALL) != calls.shown(ToolCall("find_trains", {"origin": "Milan", "goal": "Basel"}))
+
+
 def test_two_arguments_are_alike_where_it_says_so() -> None:
     for facts, told in made(lambda rng: calls.value_twice(Facts(AGENT), VALUES, rng)):
         [last] = facts.output_calls
@@ -158,3 +216,35 @@ def test_questions_and_points_come_from_the_texts_given() -> None:
         span, told = repeated("", random.Random(seed), ASKED, OTHERS)
         if set(told) == {"repeated_question"}:
             assert has_twice(sentences(Facts(span).reply)) == told["repeated_question"]
+
+
+def test_an_offer_twice_that_is_a_question_is_not_told_as_no_question_twice() -> None:
+    offer, found = "Shall I look that up?", 0
+    for seed in range(3000):
+        span, told = repeated("", random.Random(seed), ASKED, OTHERS)
+        if Facts(span).reply.count(offer) == 2 and "repeated_question" in told:
+            found += 1
+            assert told["repeated_question"] is None
+            assert told["repeated_offer"]
+    assert found
+
+
+def test_points_of_indented_lines_have_words() -> None:
+    code = ("def f(x):\n" + " " * 12 + "return x + 1 if x else 0\n" + " " * 12 + "y = x and not x or 3",) * 3
+    texts = [Facts(repeated("", random.Random(seed), ASKED, code)[0]).reply for seed in range(300)]
+    assert any("- return x + 1" in text for text in texts)
+    assert not any(line.strip() == "-" for text in texts for line in text.split("\n"))
+
+
+def test_a_date_that_is_wrong_leaves_the_month_untold_and_the_other_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was said of one may be wrong of the other as well; of a color it is not."""
+    three = {"wrong_date", "wrong_month", "wrong_color"}
+    monkeypatch.setattr(echoes, "ECHOES", [echo for echo in echoes.ECHOES if echo.behavior.key in three])
+    found = set()
+    for seed in range(300):
+        _, told = echoes.echoed("", random.Random(seed))
+        found |= {(wrong, other) for wrong in told for other in told if told[wrong] and other != wrong}
+    assert found == {
+        ("wrong_date", "wrong_color"), ("wrong_month", "wrong_color"),
+        ("wrong_color", "wrong_date"), ("wrong_color", "wrong_month"),
+    }  # fmt: skip

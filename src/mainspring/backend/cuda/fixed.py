@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mainspring.backend.cuda.layout import Shape, Table
-from mainspring.backend.cuda.lengths import KEPT_ROWS, Lengths
+from mainspring.backend.cuda.lengths import KEPT_BYTES, Lengths
 from mainspring.backend.cuda.questions import Questions
 from mainspring.ops import ragged
 from mainspring.ops.attention import tiles
@@ -24,7 +24,7 @@ def lay(buffer: NDArray[np.uint8], tables: Mapping[str, Table], lengths: Lengths
         return
     buffer.fill(0)
     _write(tables, lengths, shape)
-    if lengths.rows <= KEPT_ROWS and len(lengths.branches):
+    if lengths.kept and buffer.nbytes <= KEPT_BYTES:
         lengths.image = shape, buffer.copy()
 
 

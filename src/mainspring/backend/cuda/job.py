@@ -34,7 +34,10 @@ class Job:
     def lengths(self) -> Lengths:
         """With states as long as they are when first asked for: a job is made, laid out and run, then they move on."""
         past = [0 if state is None else state.length for state in self.states]
-        return lengths_of(map(len, self.view_tokens), past, self.branch_lengths, self.branch_views, self.label_counts)
+        return lengths_of(
+            map(len, self.view_tokens), past, self.branch_lengths, self.branch_views, self.label_counts,
+            branch_rows=len(self.branch_tokens), label_count=len(self.label_ids),
+        )  # fmt: skip
 
     @property
     def rows(self) -> int:

@@ -1,7 +1,8 @@
 """A pass's lengths, and what follows from them alone: its shape and most of its tables (`fixed`).
 
 They are made once for lengths that come again, as those of a kept view that is asked the same questions do; then a pass
-writes no more than its token ids and addresses. At most KEPT passes of at most KEPT_ROWS rows are kept, some 30 MB.
+writes no more than its token ids and addresses. At most KEPT passes are kept, of at most KEPT_ROWS rows and as
+many views and labels, and of each at most KEPT_BYTES of tables: some 30 MB where all are large, never more than 64.
 """
 
 from collections.abc import Iterable
@@ -19,14 +20,18 @@ from mainspring.ops.gated_delta.segments import count_segments
 
 KEPT = 64
 KEPT_ROWS = 10_240
+KEPT_BYTES = 1 << 20
+"""A pass of 10,240 rows on a view of 8,192 has 0.4 MB; on many long views every tile of a few rows has six items."""
 
 
 class Lengths:
-    """V views of `views` rows after `past` ones; B branches of `branches` rows on views `parents`, `labels` labels."""
+    """V views of `views` rows after `past` ones; B branches of `branches` rows on views `parents`, `labels` labels.
+    `kept`: they may come again."""
 
     def __init__(
-        self, views: IntArray, past: IntArray, branches: IntArray, parents: IntArray, labels: IntArray
+        self, views: IntArray, past: IntArray, branches: IntArray, parents: IntArray, labels: IntArray, *, kept: bool
     ) -> None:
+        self.kept = kept
         self.views, self.past, self.branches, self.parents, self.labels = views, past, branches, parents, labels
         self.ends = past + views
         self.longest = int(self.ends.max(initial=0))
@@ -70,15 +75,25 @@ def _tiles(lengths: IntArray, rows: int) -> int:
 
 
 def lengths_of(
-    views: Iterable[int], past: Iterable[int], branches: IntArray, parents: IntArray, labels: IntArray
-) -> Lengths:
-    """See `Lengths`. Those without branches only move states on, from another place each time: they are not kept."""
-    make = _kept if len(branches) else _kept.__wrapped__
+    views: Iterable[int], past: Iterable[int], branches: IntArray, parents: IntArray, labels: IntArray, *,
+    branch_rows: int, label_count: int,
+) -> Lengths:  # fmt: skip
+    """See `Lengths`; `branch_rows` of all branches, `label_count` of all labels. Those without branches only move
+    states on, from another place each time: they are not kept, nor are large ones."""
+    views, past = tuple(views), tuple(past)
     same = (np.ascontiguousarray(x, np.int64).tobytes() for x in (branches, parents, labels))
-    return make(tuple(views), tuple(past), *same)
+    if len(branches) and max(sum(views) + branch_rows, len(views), label_count) <= KEPT_ROWS:
+        return _kept(views, past, *same)
+    return _made(views, past, *same, kept=False)
+
+
+def _made(
+    views: tuple[int, ...], past: tuple[int, ...], branches: bytes, parents: bytes, labels: bytes, *, kept: bool
+) -> Lengths:
+    asked = (np.frombuffer(x, np.int64) for x in (branches, parents, labels))
+    return Lengths(np.array(views, np.int64), np.array(past, np.int64), *asked, kept=kept)
 
 
 @lru_cache(maxsize=KEPT)
 def _kept(views: tuple[int, ...], past: tuple[int, ...], branches: bytes, parents: bytes, labels: bytes) -> Lengths:
-    asked = (np.frombuffer(x, np.int64) for x in (branches, parents, labels))
-    return Lengths(np.array(views, np.int64), np.array(past, np.int64), *asked)
+    return _made(views, past, branches, parents, labels, kept=True)

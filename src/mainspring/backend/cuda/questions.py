@@ -1,8 +1,8 @@
 """What of a pass's tables follows from its branches alone, whatever their views are: made once for a set of branches.
 
 A service asks the same behaviors about one conversation after another, so branches of the same lengths, views and label
-counts come again and again, and small passes wait for their tables. At most KEPT sets of at most KEPT_ROWS rows are
-kept; what depends on views is added in each pass (`layout`).
+counts come again and again, and small passes wait for their tables. At most KEPT sets are kept, of at most KEPT_ROWS
+rows and as many views and labels; what depends on views is added in each pass (`fixed`).
 """
 
 from functools import lru_cache
@@ -45,7 +45,8 @@ def questions(
     lengths: IntArray, views: IntArray, label_counts: IntArray, *, count: int, rows: int, memory: int
 ) -> Questions:
     """Branches of `lengths` rows on `views` of `count`; `rows` query rows a tile, `memory` of the convolution."""
-    make = _questions if int(np.add.reduce(lengths)) <= KEPT_ROWS else _questions.__wrapped__
+    most = max(count, int(np.add.reduce(lengths)), int(np.add.reduce(label_counts)))
+    make = _questions if most <= KEPT_ROWS else _questions.__wrapped__
     same = (np.ascontiguousarray(x, np.int64).tobytes() for x in (lengths, views, label_counts))
     return make(*same, count, rows, memory)
 

@@ -1,5 +1,6 @@
 """Calls of tools side by side: two tools, one tool with two values, a call of before, one value in two places."""
 
+import json
 import random
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,7 +8,7 @@ from itertools import pairwise
 import msgspec
 
 from mainspring.text.span import Span, ToolCall
-from mainspring.train.content.facts import Facts, text
+from mainspring.train.content.facts import Facts
 from mainspring.train.content.phrasing import Behavior
 
 
@@ -90,7 +91,9 @@ def value_twice(facts: Facts, values: dict[str, tuple[str, ...]], rng: random.Ra
 
 
 def shown(call: ToolCall) -> str:
-    return f"{call.name} {text(call.arguments)}"
+    """Alike for calls that differ in the order of their arguments alone."""
+    arguments = call.arguments
+    return f"{call.name} {arguments if isinstance(arguments, str) else json.dumps(arguments, sort_keys=True)}"
 
 
 def repeated_in_a_row(facts: Facts) -> bool:

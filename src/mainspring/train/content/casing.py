@@ -58,8 +58,9 @@ BEHAVIORS = {
 
 
 def title(text: str) -> str:
-    """Every word with a capital; letters after an apostrophe stay as they are."""
-    return re.sub(r"(?<![\w'’])[a-z]", lambda m: m[0].upper(), text)
+    """Every word with a capital, those of a name joined by underscores too; a letter behind an apostrophe within a word
+    stays as it is."""
+    return re.sub(r"(?<![^\W_])(?<![^\W_]['’])[^\W\d_]", lambda m: m[0].title(), text)
 
 
 def _small_start(text: str) -> str:

@@ -16,6 +16,8 @@ from mainspring.train.content.phrasing import Behavior
 from mainspring.train.content.repeats import TWICE, UNSEEN
 from mainspring.train.sources import message
 
+_ENDS = ".!?"
+
 
 def _of(key: str, clauses: str, test: str, *needs: str) -> Behavior:
     return Behavior(key, tuple(part.strip() for part in clauses.split("|")), (test,), needs)
@@ -46,39 +48,46 @@ BEHAVIORS = {
 
 def doubled_paragraph(facts: Facts, others: Sequence[str], rng: random.Random) -> tuple[Span, dict[str, bool]] | None:
     """Two or three sentences in a row put behind a later one: the reply's own, or another reply's."""
-    found = facts.sentences
-    size = rng.randint(2, 3)
-    other = sentences(rng.choice(others))
-    if len(found) < size + 1 or len(other) < size:
+    reply, size, other = facts.reply, rng.randint(2, 3), rng.choice(others)
+    own, others_own = _places(reply), _places(other)
+    if len(own) < size + 1 or len(others_own) < size or again(facts.sentences, 2):
         return None
     present = rng.random() < 0.5
-    source = found if present else other
-    at = rng.randrange(len(source) - size + 1)
-    block = " ".join(source[at : at + size])
-    after = rng.choice(found[at + size - 1 :] if present else found)
-    if len(block) < 40 or (not present and any(s in found for s in source[at : at + size])):
+    source, places = (reply, own) if present else (other, others_own)
+    at = rng.randrange(len(places) - size + 1)
+    block = source[places[at][0] : places[at + size - 1][1]]
+    end = rng.choice(own[at + size - 1 :] if present else own)[1]
+    if len(block) < 40:
         return None
-    end = facts.reply.rfind(after) + len(after)
-    gap = rng.choice((" ", "\n\n", "\n"))
-    rest = facts.reply[end:].lstrip()
-    text = facts.reply[:end] + gap + block + (gap + rest if rest else "")
+    whole = reply[end - 1] in _ENDS and block[-1] in _ENDS  # else a space would make one sentence of two
+    gap = rng.choice((" ", "\n\n", "\n") if whole else ("\n\n", "\n"))
+    rest = reply[end:].lstrip()
+    text = reply[:end] + gap + block + (gap + rest if rest else "")
+    if again(sentences(text), 2) != present:
+        return None
     return _said(facts.span, text), {"repeated_paragraph": present}
 
 
 def doubled_phrase(facts: Facts, others: Sequence[str], rng: random.Random) -> tuple[Span, dict[str, bool]] | None:
-    """Four to seven words put in once more elsewhere: the reply's own, or another reply's."""
+    """Four to seven words put in once more elsewhere: the reply's own, or another reply's. Long replies often have some
+    four words twice by themselves: of those nothing is made."""
+    if again(facts.reply.lower().split(), 4):
+        return None
     present = rng.random() < 0.5
     size = rng.randint(4, 7)
     phrase = _phrase(facts.reply if present else rng.choice(others), size, rng)
     gaps = [m.start() for m in re.finditer(" ", facts.reply)]
-    if phrase is None or len(gaps) < 2 * size or (not present and phrase in facts.reply):
+    if phrase is None or len(gaps) < 2 * size:
         return None
     own = facts.reply.find(phrase)
     outside = [at for at in gaps if not present or not own <= at <= own + len(phrase)]
     if not outside:
         return None
     at = rng.choice(outside)
-    return _said(facts.span, f"{facts.reply[:at]} {phrase}{facts.reply[at:]}"), {"repeated_phrase": present}
+    text = f"{facts.reply[:at]} {phrase}{facts.reply[at:]}"
+    if again(text.lower().split(), 4) != present:
+        return None
+    return _said(facts.span, text), {"repeated_phrase": present}
 
 
 def doubled_request(facts: Facts, others: Sequence[str], rng: random.Random) -> tuple[Span, dict[str, bool]] | None:
@@ -108,6 +117,22 @@ def repeated_answer(facts: Facts, others: Sequence[str], rng: random.Random) -> 
     chance = rng.random()
     reply = rng.choice(before) if chance < 0.5 else facts.reply if chance < 0.75 else rng.choice(others)
     return _said(facts.span, reply), {"repeats_old_answer": reply.strip() in (text.strip() for text in facts.earlier)}
+
+
+def again(parts: Sequence[str], size: int) -> bool:
+    """Whether some `size` parts in a row come a second time."""
+    runs = [tuple(parts[i : i + size]) for i in range(len(parts) - size + 1)]
+    return len(set(runs)) < len(runs)
+
+
+def _places(text: str) -> list[tuple[int, int]]:
+    """First character and end of each sentence."""
+    places, at = [], 0
+    for sentence in sentences(text):
+        first = text.index(sentence, at)
+        at = first + len(sentence)
+        places.append((first, at))
+    return places
 
 
 def _phrase(text: str, size: int, rng: random.Random) -> str | None:

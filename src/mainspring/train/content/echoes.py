@@ -77,6 +77,7 @@ INCLUDES = {
         "wrong_weight", "wrong_size", "wrong_street", "wrong_booking_code", "wrong_flight", "wrong_score", "wrong_version",
     },
     "wrong_date": {"wrong_month"},
+    "wrong_month": {"wrong_date"},
     "wrong_name": {"wrong_company"},
     "wrong_city": {"wrong_country", "wrong_street"},
     "wrong_product": {"wrong_vehicle", "wrong_dish", "wrong_drink", "wrong_instrument"},

@@ -92,6 +92,9 @@ def repeated(
     gap = "\n" if any(part.startswith("-") for part in parts) else rng.choice((" ", "\n"))
     text = gap.join(parts if rng.random() < 0.5 or not reply else [reply, *parts])
     told: dict[str, bool | None] = {sort.key: sort is doubled for sort in chosen}
+    questions_said = [s for s in sentences(text) if s.endswith("?")]
+    if not told.get("repeated_question", True) and len(set(questions_said)) < len(questions_said):
+        told["repeated_question"] = None  # an offer, say, that is a question, too
     return exchange(rng.choice(("Can you help me?", "Please go on.", "What do you say?", "Hello.")), text), told
 
 
@@ -101,7 +104,7 @@ def _found(sort: Twice, questions: Sequence[str], replies: Sequence[str], count:
         asked = [s for text in rng.sample(questions, min(12, len(questions))) for s in sentences(text)]
         found = [s for s in asked if s.endswith("?") and 12 < len(s) < 120]
     elif sort.key == "repeated_point" and replies:
-        said = [s.split(" ") for text in rng.sample(replies, min(6, len(replies))) for s in sentences(text)]
+        said = [s.split() for text in rng.sample(replies, min(6, len(replies))) for s in sentences(text)]
         found = [f"- {' '.join(words[:6]).strip('-*•.,:; ')}" for words in said if len(words) > 4]
     else:
         return []
