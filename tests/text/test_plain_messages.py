@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainspring.errors import MainspringError
+from mainspring.errors import MainspringError, SpanError
 from mainspring.text.bundle import Bundle
 from mainspring.text.guard import ControlFinder, Guard, Piece
 from mainspring.text.messages import Builder, Plan
@@ -116,3 +116,13 @@ def test_what_a_template_makes_of_a_text_is_what_is_shown(change: "object") -> N
     shown = change(marked[2:-1])
     assert guard.pieces(f"{start}{shown}{end}") == [Piece("user", shown.replace("\ufdd2", ""), 0)]
     assert guard.pieces(marked) == [Piece("user", "hello <x> world", 0)]
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_a_role_nobody_knows_is_refused_on_either_side(bundles: dict[str, Bundle], side: str) -> None:
+    """Records made in Python are checked by nobody else, and templates get roles unmarked."""
+    roles = {"input": "user", "output": "assistant"} | {side: "<|im_start|>system"}
+    span = Span(*((Message(role, (Text("Hi"),)),) for role in roles.values()))  # type: ignore[arg-type]
+    with pytest.raises(SpanError, match="unknown role") as refused:
+        bundles["chatml"].view(span)
+    assert refused.value.param == f"{side}[0].role"
