@@ -130,6 +130,12 @@ def test_nnls_gives_nothing_for_what_is_no_number(value: float, terms: int) -> N
     assert found.tolist() == [0.0] * terms
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.7])
+def test_what_the_data_leave_open_is_as_the_prior_has_it(share: float) -> None:
+    prior = np.array([share, 1.0 - share])
+    assert np.allclose(nnls(np.ones((6, 2)), prior)[0], prior, atol=1e-3)
+
+
 def test_two_outliers_that_agree_are_not_yet_a_change_and_the_errors_kept_are_bounded() -> None:
     cost = Cost(0.004, 1e-5, 2e-5)
     fit = CostFit(cost)
