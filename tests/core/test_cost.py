@@ -120,6 +120,22 @@ def test_nnls_agrees_with_scipy() -> None:
         assert np.allclose(mine, theirs, atol=1e-2)
 
 
+@pytest.mark.parametrize("terms", [1, 2, 3, 4])
+@pytest.mark.parametrize("value", [nan, inf, -inf])
+def test_nnls_gives_nothing_for_what_is_no_number(value: float, terms: int) -> None:
+    design = np.ones((6, terms))
+    design[2, terms - 1] = value
+    with np.errstate(invalid="ignore"):
+        found, _ = nnls(design, np.ones(terms))
+    assert found.tolist() == [0.0] * terms
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.7])
+def test_what_the_data_leave_open_is_as_the_prior_has_it(share: float) -> None:
+    prior = np.array([share, 1.0 - share])
+    assert np.allclose(nnls(np.ones((6, 2)), prior)[0], prior, atol=1e-3)
+
+
 def test_two_outliers_that_agree_are_not_yet_a_change_and_the_errors_kept_are_bounded() -> None:
     cost = Cost(0.004, 1e-5, 2e-5)
     fit = CostFit(cost)

@@ -32,6 +32,29 @@ def test_headers_have_a_time() -> None:
     play(scene())
 
 
+def test_the_time_of_headers_does_not_go_on_once_they_are_there() -> None:
+    """A connection rests for `keep_alive_s`, however its last headers came."""
+
+    async def scene() -> None:
+        async with served(limits=GatewayLimits(header_s=0.5, keep_alive_s=WAIT_S)) as s:
+            reader, writer = await asyncio.open_connection("127.0.0.1", s.port)
+            try:
+                request = b"GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n"
+                for pieces in (4, 1, 1):
+                    size = -(-len(request) // pieces)
+                    for at in range(0, len(request), size):
+                        writer.write(request[at : at + size])
+                        await asyncio.sleep(0.03)
+                    assert b" 200 " in await asyncio.wait_for(reader.readuntil(b"\r\n"), WAIT_S)
+                    await asyncio.wait_for(reader.readuntil(b"}"), WAIT_S)
+                    with pytest.raises(TimeoutError):
+                        await asyncio.wait_for(reader.read(1), 0.7)
+            finally:
+                writer.close()
+
+    play(scene())
+
+
 def test_a_dribble_of_empty_lines_between_requests_ends_too() -> None:
     async def scene() -> None:
         async with served(limits=GatewayLimits(header_s=0.3)) as s:

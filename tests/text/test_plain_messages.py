@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainspring.errors import MainspringError
+from mainspring.errors import MainspringError, SpanError
 from mainspring.text.bundle import Bundle
 from mainspring.text.guard import ControlFinder, Guard, Piece
 from mainspring.text.messages import Builder, Plan
@@ -73,6 +73,40 @@ def test_the_short_way_is_taken_for_plain_turns_alone() -> None:
     assert not taken(Span(plain.input, plain.output, (ToolDefinition("f"),)))
 
 
+MARKS = "\ufdd0\ufdd1\ufdd2\ufdd3\ufdd4\ufdd5\ufdd6"
+LEAVES = ("Hello <x>", "  ", "b", " c<x>\n", "naïve", "Hello <x>")
+BETWEEN = st.sampled_from(["", "<x>", "\n", "é<x>", "user: ", *MARKS[:4]])
+WHOLE = st.tuples(st.integers(0, len(LEAVES) - 1), st.just(slice(None)))
+TORN = st.tuples(
+    st.integers(0, len(LEAVES) - 1), st.sampled_from([slice(1, None), slice(4, None), slice(-1), slice(5)])
+)
+
+
+@given(st.lists(st.tuples(WHOLE | TORN, BETWEEN), max_size=8))
+def test_an_output_is_taken_apart_alike_by_either_way(shown: list[tuple[tuple[int, slice], str]]) -> None:
+    """Leaves in any order, repeated, torn, between any text: as where nothing is looked for as it stood."""
+    guard = Guard(ControlFinder([Control("<x>", 1)]), MARKS)
+    leaves = [guard.marked(text, f"input[{index}]") for index, text in enumerate(LEAVES)]
+    output = "".join(leaves[number][part] + between for (number, part), between in shown)
+    found = guard.pieces(output)
+    guard._shown = [""] * len(LEAVES)
+    assert guard.pieces(output) == found
+
+
+def test_a_text_one_guard_let_pass_may_hold_the_marks_of_another() -> None:
+    finder = ControlFinder([Control("<x>", 1)])
+    others = "".join(chr(ord(mark) + len(MARKS)) for mark in MARKS)
+    between = f"a{others[1]}b"
+    one, other = Guard(finder, MARKS), Guard(finder, others)
+    leaf = Piece("user", "Hi", 0)
+    assert one.pieces(one.marked("Hi", "input[0]") + between) == [leaf, Piece("template", between)]
+    assert other.pieces(other.marked("Hi", "input[0]") + between) == [
+        leaf,
+        Piece("template", "a"),
+        Piece("template", "b"),
+    ]
+
+
 @pytest.mark.parametrize("change", [str.upper, lambda text: text[:9], lambda text: text.replace("l", "ll")])
 def test_what_a_template_makes_of_a_text_is_what_is_shown(change: "object") -> None:
     assert callable(change)
@@ -82,3 +116,13 @@ def test_what_a_template_makes_of_a_text_is_what_is_shown(change: "object") -> N
     shown = change(marked[2:-1])
     assert guard.pieces(f"{start}{shown}{end}") == [Piece("user", shown.replace("\ufdd2", ""), 0)]
     assert guard.pieces(marked) == [Piece("user", "hello <x> world", 0)]
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_a_role_nobody_knows_is_refused_on_either_side(bundles: dict[str, Bundle], side: str) -> None:
+    """Records made in Python are checked by nobody else, and templates get roles unmarked."""
+    roles = {"input": "user", "output": "assistant"} | {side: "<|im_start|>system"}
+    span = Span(*((Message(role, (Text("Hi"),)),) for role in roles.values()))  # type: ignore[arg-type]
+    with pytest.raises(SpanError, match="unknown role") as refused:
+        bundles["chatml"].view(span)
+    assert refused.value.param == f"{side}[0].role"

@@ -129,3 +129,8 @@ def test_lengths_are_checked_alike_whatever_their_number(branches: int) -> None:
         lengths[:] = 0xFFFF_FFFF  # no sum wraps round
         with pytest.raises(MessageError, match="sum"):
             m.check_branches(lengths.tobytes(), tokens, lengths.tobytes(), ids)
+    if branches > 1:
+        lengths[:] = 2
+        lengths[:2] += 1 << 31  # what wraps round would be right again
+        with pytest.raises(MessageError, match="sum"):
+            m.check_branches(lengths.tobytes(), tokens, lengths.tobytes(), ids)

@@ -19,7 +19,8 @@ def nnls(
     """Terms [t] and the sum of squares they leave, of `design` [n, t] against ones; `pull` towards the prior [t], of
     all terms or of each.
 
-    Exact for up to four terms: the free solution if it is non-negative, else the best support."""
+    Exact for up to four terms: the free solution if it is non-negative, else the best support. Zeros where the design
+    holds what is no number."""
     gram = design.T @ design
     ridge = pull * gram.diagonal() + 1e-12
     moment = design.sum(axis=0) + ridge * prior
@@ -39,7 +40,7 @@ def _best(gram: list[list[float]], moment: list[float]) -> list[float]:
     for size in range(terms, 0, -1):
         for support in combinations(range(terms), size):
             part = _solved(gram, moment, support)
-            if part is None or min(part) < 0.0:
+            if part is None or not all(value >= 0.0 for value in part):  # nor anything of what is no number
                 continue
             whole = [0.0] * terms
             for index, value in zip(support, part, strict=True):

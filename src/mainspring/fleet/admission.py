@@ -84,7 +84,7 @@ class Models:
 def request_of(submit: m.Submit, request_id: str, models: Models, age_s: float) -> Request:
     """`age_s`: how long ago it left the client. Raises UnknownModelError, BadShapeError, TooLargeError."""
     model = models.key(submit.model)
-    most = max(m.ints(submit.label_counts), default=0)
+    most = _most(submit.label_counts)
     if most > MAX_LABELS:
         raise TooLargeError("labels", limit=MAX_LABELS, actual=most, param="label_counts")
     if submit.max_tokens > MAX_TOKENS:
@@ -104,6 +104,11 @@ def request_of(submit: m.Submit, request_id: str, models: Models, age_s: float) 
         prefix_keys=submit.prefix_keys,
         numerics=models.numerics(submit.model, model, submit.numerics),
     )
+
+
+def _most(counts: bytes) -> int:
+    """The largest of them; 0 where there is none."""
+    return max(m.ints(counts), default=0) if m.are_few(counts) else int(m.u32(counts).max())
 
 
 NODES_CODES = frozenset({"bad_grammar", "bad_input", "too_large"})

@@ -56,6 +56,8 @@ class Asked:
         if self._accepted is not None and isinstance(message, m.Accepted):
             self._told(message.predicted_s)  # whoever waits for the answer need not wake up for it
             return
+        if self._fault is not None:  # an answer that came along with it must not hide it
+            return
         if len(self._messages) >= UNREAD and not last:
             self.fail(LinkLostError(f"{UNREAD} messages of one request were not read"))
             self._link.cancel(self._stream)

@@ -9,6 +9,7 @@ Open requests with one view key hold one view; another view under a key in use i
 from array import array
 from itertools import accumulate
 
+import numpy as np
 from msgspec.structs import replace
 
 from mainspring.core.nouns import Lease, Part, Pass
@@ -184,4 +185,9 @@ class Payloads:
 
 
 def offsets(lengths: bytes) -> "array[int]":
-    return array("q", accumulate(m.ints(lengths), initial=0))
+    """[n + 1] of what lies end to end, `lengths` [n] as they are sent."""
+    if m.are_few(lengths):
+        return array("q", accumulate(m.ints(lengths), initial=0))
+    sums = array("q", (0,))
+    sums.frombytes(np.cumsum(m.u32(lengths), dtype=np.int64).tobytes())
+    return sums

@@ -38,6 +38,7 @@ from mainspring.wire.offers import NodeReport as NodeReport
 from mainspring.wire.offers import Offer as Offer
 from mainspring.wire.offers import Release as Release
 from mainspring.wire.records import Role as Role
+from mainspring.wire.records import are_few as are_few
 from mainspring.wire.records import f32 as f32
 from mainspring.wire.records import ints as ints
 from mainspring.wire.records import one_line as one_line

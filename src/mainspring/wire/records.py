@@ -28,6 +28,8 @@ HeldKeys = Annotated[tuple[tuple[Key, Count], ...], Meta(max_length=4096)]
 """(checkpoint key, tokens)."""
 Role = Literal["node", "client", "router"]
 Numerics = Literal["fp32", "bf16", "fp8", "q4"]
+FEW_BYTES = 4 << 8
+"""Of an array that Python reads as fast as numpy does; a longer one takes Python up to a hundred times as long."""
 
 
 def one_line(text: str, chars: int = 300) -> str:
@@ -44,6 +46,11 @@ def u32(data: U32) -> NDArray[np.uint32]:
 def ints(data: U32) -> tuple[int, ...]:
     """The same as Python's own: for a few, with which numpy takes several times as long."""
     return unpack(f"<{len(data) // 4}I", data)
+
+
+def are_few(data: U32) -> bool:
+    """Whether `ints` is the way to look at them all."""
+    return len(data) <= FEW_BYTES
 
 
 def f32(data: F32) -> NDArray[np.float32]:

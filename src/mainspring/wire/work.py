@@ -6,10 +6,7 @@ import numpy as np
 from msgspec import Meta
 
 from mainspring.wire.errors import MessageError
-from mainspring.wire.records import F32, MIB, U32, Count, HeldKeys, Key, Name, Row, Seconds, Text, ints, u32
-
-FEW_BYTES = 4 << 8
-"""Of lengths: longer arrays are numpy's."""
+from mainspring.wire.records import F32, MIB, U32, Count, HeldKeys, Key, Name, Row, Seconds, Text, are_few, ints, u32
 
 
 class Fence(Row, frozen=True, kw_only=True):
@@ -191,7 +188,7 @@ def check_branches(lengths: U32, tokens: U32, label_counts: U32, label_ids: U32)
 
 def _measured(lengths: U32) -> tuple[int, int]:
     """Their sum and the least of them, 1 where there is none."""
-    if len(lengths) <= FEW_BYTES:
+    if are_few(lengths):
         few = ints(lengths)
         return sum(few), min(few, default=1)
     many = u32(lengths)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.errors import SpanError, TooLargeError
 from mainspring.text import formats
 from mainspring.text.formats import MAX_DEPTH, read_span
 from mainspring.text.formats.plain_chat import read_plain
@@ -47,6 +48,50 @@ def test_it_reads_as_the_readers_do(data: Any) -> None:
                 min_size=1), st.text(min_size=1))  # fmt: skip
 def test_it_reads_chats_as_the_readers_do(messages: list[Any], reply: str) -> None:
     check({"input": messages, "output": {"role": "assistant", "content": reply}})
+
+
+SAID = {"role": "assistant", "content": "Hello."}
+ASKED = {"role": "user", "content": "Hi"}
+ONE_THING_MORE = {
+    "no messages": {"input": []},
+    "one message": {"input": ASKED},
+    "a text": {"input": "Hi"},
+    "a batch of one": {"input": [[ASKED]]},
+    "a user's answer": {"output": ASKED},
+    "two choices": {"output": [SAID, SAID]},
+    "no answer": {"output": None},
+    "tools": {"tools": [{"type": "function", "function": {"name": "f"}}]},
+    "a model": {"model": "m"},
+    "another span": {"span": {"input": [ASKED, SAID, ASKED], "output": SAID}},
+    "attributes": {"attributes": {"gen_ai.prompt": "Hi"}},
+    "an unknown field": {"level": 3},
+    "a name": {"input": [ASKED | {"name": "bob"}]},
+    "calls": {"input": [ASKED, SAID | {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]},
+    "a reason to end": {"output": SAID | {"finish_reason": "stop"}},
+    "a tool's message": {"input": [ASKED, {"role": "tool", "content": "Found"}]},
+    "a developer": {"input": [ASKED | {"role": "developer"}]},
+    "no content": {"input": [ASKED | {"content": None}]},
+    "parts": {"input": [ASKED | {"content": [{"type": "text", "text": "Hi"}]}]},
+    "JSON": {"input": [ASKED | {"content": '[{"type": "text", "text": "Hi"}]'}]},
+    "an empty text": {"output": SAID | {"content": ""}},
+    "an unknown role": {"input": [ASKED, {"role": "bo", "content": "Hi"}]},
+    "no role": {"input": [{"content": "Hi", "value": "b"}]},
+}
+
+
+@pytest.mark.parametrize("more", ONE_THING_MORE.values(), ids=ONE_THING_MORE)
+def test_whatever_is_one_thing_more_is_left_to_the_readers(more: dict[str, Any]) -> None:
+    plain = {"input": [ASKED], "output": SAID}
+    assert read_plain(plain) is not None
+    assert read_plain(plain | more) is None
+
+
+def test_a_format_or_a_depth_that_is_asked_for_is_the_readers() -> None:
+    chat = {"input": [ASKED], "output": SAID}
+    with pytest.raises(SpanError, match="langfuse"):
+        read_span(chat, "langfuse")
+    with pytest.raises(TooLargeError):
+        read_span(chat, max_depth=1)
 
 
 @pytest.mark.parametrize("data", EXAMPLES.values(), ids=EXAMPLES)
