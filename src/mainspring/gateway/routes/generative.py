@@ -137,13 +137,16 @@ async def _apart(
                terms=msgspec.structs.replace(terms, request_id=f"{terms.request_id[:120]}.{index}"))
         for index, item in enumerate(items)
     ]  # fmt: skip
+    failed = None
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(gateway.ask(call)) for call in calls]
-    except* MainspringError as errors:
+    except* MainspringError as errors:  # early versions of Python 3.11 wrap in a group what is raised in here
+        failed = first_of(errors)
+    if failed is not None:
         answered = [task.result() for task in tasks if not task.cancelled() and task.exception() is None]
         gateway.give_back(terms, sum(each.input_tokens for each in answered))
-        raise first_of(errors) from None
+        raise failed
     return [task.result() for task in tasks]
 
 
