@@ -1,6 +1,7 @@
 """Plain turns go to the template by a shorter way, and come out of it by another: nothing else comes of them."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +12,7 @@ from mainspring.text.bundle import Bundle
 from mainspring.text.guard import ControlFinder, Guard, Piece
 from mainspring.text.messages import Builder, Plan
 from mainspring.text.plain import Control
-from mainspring.text.span import Message, Span, Text, ToolCall, ToolDefinition
+from mainspring.text.span import Message, Role, Span, Text, ToolCall, ToolDefinition
 from support.chat_templates import CHATML, QWEN_STYLE, STRICT
 from support.qwen import write_qwen
 
@@ -122,7 +123,7 @@ def test_what_a_template_makes_of_a_text_is_what_is_shown(change: "object") -> N
 def test_a_role_nobody_knows_is_refused_on_either_side(bundles: dict[str, Bundle], side: str) -> None:
     """Records made in Python are checked by nobody else, and templates get roles unmarked."""
     roles = {"input": "user", "output": "assistant"} | {side: "<|im_start|>system"}
-    span = Span(*((Message(role, (Text("Hi"),)),) for role in roles.values()))  # type: ignore[arg-type]
+    span = Span(*((Message(role, (Text("Hi"),)),) for role in cast("dict[str, Role]", roles).values()))
     with pytest.raises(SpanError, match="unknown role") as refused:
         bundles["chatml"].view(span)
     assert refused.value.param == f"{side}[0].role"
