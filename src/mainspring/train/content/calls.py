@@ -9,32 +9,27 @@ import msgspec
 
 from mainspring.text.span import Span, ToolCall
 from mainspring.train.content.facts import Facts
-from mainspring.train.content.phrasing import Behavior
-
-
-def _of(key: str, clauses: str, test: str, *needs: str) -> Behavior:
-    return Behavior(key, tuple(part.strip() for part in clauses.split("|")), (test,), needs)
-
+from mainspring.train.content.phrasing import worded
 
 BEHAVIORS = {
     b.key: b
     for b in (
-        _of("two_tools", "the output calls two different tools|the assistant calls two tools at once|"
+        worded("two_tools", "the output calls two different tools|the assistant calls two tools at once|"
             "in its last message the agent invokes more than one tool|two functions are called side by side at the end|"
             "the final turn has calls to two separate tools|the model reaches for two tools in one go|"
             "the last step consists of calls of different functions|the bot combines two tools in a single turn",
             "one turn invokes a pair of distinct functions", "calls"),
-        _of("two_values", "the output calls one tool with different arguments|the same tool is called twice at the end, with other values|"
+        worded("two_values", "the output calls one tool with different arguments|the same tool is called twice at the end, with other values|"
             "the last message asks one tool for two things|the agent uses one function on two inputs in the same turn|"
             "the final calls share their tool but not their arguments|the model queries a single tool two times, each with another value|"
             "one tool, two sets of arguments: so the last step|the bot calls a function again with a changed value in one go",
             "one turn invokes a function with distinct inputs", "calls"),
-        _of("earlier_call", "the assistant makes a call that it had made earlier|the last tool call was made before with the same arguments|"
+        worded("earlier_call", "the assistant makes a call that it had made earlier|the last tool call was made before with the same arguments|"
             "the output asks a tool for what it has been asked already|the agent calls again what it called in a former turn|"
             "an earlier tool call comes back unchanged in the final message|the model does a lookup it has already done|"
             "the last call is a copy of a previous turn's call|the bot runs an old call anew",
             "the final turn reissues an invocation of before", "calls"),
-        _of("same_value_twice", "two arguments of a tool call have the same value|one value is passed to a tool in two places|"
+        worded("same_value_twice", "two arguments of a tool call have the same value|one value is passed to a tool in two places|"
             "a call gives two fields one and the same value|the agent fills two parameters alike|"
             "the last call has a value that stands in it twice|two of the call's parameters are equal|"
             "the model uses one value for two arguments|the bot repeats a value within its call",
@@ -56,12 +51,12 @@ def paired_calls(facts: Facts, tools: Sequence[str], values: dict[str, tuple[str
         others = [tool for tool in tools if tool != call.name]
         second = msgspec.structs.replace(call, name=rng.choice(others)) if others else None
     else:
-        second = _other_value(call, values, rng)
+        second = other_value(call, values, rng)
     if second is None:
         return None
     found = [call, second]
     rng.shuffle(found)
-    return _called(facts.span, found), {"two_tools": chance < 0.67, "two_values": chance >= 0.67}
+    return called(facts.span, found), {"two_tools": chance < 0.67, "two_values": chance >= 0.67}
 
 
 def call_of_before(facts: Facts, rng: random.Random) -> tuple[Span, dict[str, bool]] | None:
@@ -70,7 +65,7 @@ def call_of_before(facts: Facts, rng: random.Random) -> tuple[Span, dict[str, bo
     if not earlier or len(facts.output_calls) != 1:
         return None
     call = rng.choice(earlier) if rng.random() < 0.5 else facts.output_calls[0]
-    return _called(facts.span, [call]), {"earlier_call": shown(call) in map(shown, earlier)}
+    return called(facts.span, [call]), {"earlier_call": shown(call) in map(shown, earlier)}
 
 
 def value_twice(facts: Facts, values: dict[str, tuple[str, ...]], rng: random.Random) -> tuple[Span, dict[str, bool]] | None:  # fmt: skip
@@ -87,7 +82,7 @@ def value_twice(facts: Facts, values: dict[str, tuple[str, ...]], rng: random.Ra
     if not present and value.lower() in told:
         return None
     call = msgspec.structs.replace(facts.output_calls[0], arguments={**arguments, second: value})
-    return _called(facts.span, [call]), {"same_value_twice": present}
+    return called(facts.span, [call]), {"same_value_twice": present}
 
 
 def shown(call: ToolCall) -> str:
@@ -100,7 +95,10 @@ def repeated_in_a_row(facts: Facts) -> bool:
     return any(left == right for left, right in pairwise(map(shown, facts.calls)))
 
 
-def _other_value(call: ToolCall, values: dict[str, tuple[str, ...]], rng: random.Random) -> ToolCall | None:
+def other_value(
+    call: ToolCall, values: dict[str, tuple[str, ...]], rng: random.Random, *, told: str = ""
+) -> ToolCall | None:
+    """The call with another value in one argument, none that stands in `told`."""
     if not isinstance(call.arguments, dict):
         return None
     keys = [key for key, value in call.arguments.items() if isinstance(value, str) and key in values]
@@ -108,12 +106,13 @@ def _other_value(call: ToolCall, values: dict[str, tuple[str, ...]], rng: random
         return None
     key = rng.choice(keys)
     other = rng.choice(values[key])
-    if other.lower() == call.arguments[key].lower():
+    if other.lower() in told.lower() or other.lower() == call.arguments[key].lower():
         return None
     return msgspec.structs.replace(call, arguments={**call.arguments, key: other})
 
 
-def _called(span: Span, calls: Sequence[ToolCall]) -> Span:
+def called(span: Span, calls: Sequence[ToolCall]) -> Span:
+    """The span with these calls in its output for those it had."""
     output = span.output[0]
     kept = tuple(part for part in output.parts if not isinstance(part, ToolCall))
     return msgspec.structs.replace(span, output=(msgspec.structs.replace(output, parts=(*kept, *calls)),))

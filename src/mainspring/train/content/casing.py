@@ -8,47 +8,42 @@ import msgspec
 
 from mainspring.text.span import Span
 from mainspring.train.content.facts import Facts
-from mainspring.train.content.phrasing import Behavior
+from mainspring.train.content.phrasing import worded
 from mainspring.train.sources import message
-
-
-def _of(key: str, clauses: str, test: str, *needs: str) -> Behavior:
-    return Behavior(key, tuple(part.strip() for part in clauses.split("|")), (test,), needs)
-
 
 BEHAVIORS = {
     b.key: b
     for b in (
-        _of("no_capitals", "the reply has no capital letter|the assistant writes in small letters throughout|"
+        worded("no_capitals", "the reply has no capital letter|the assistant writes in small letters throughout|"
             "not one letter of the answer is a capital|the message does without capitals, even at the start of sentences|"
             "the bot's text is lower case from its first letter to its last|every letter in the output is small|"
             "the model never uses the shift key|the AI puts all of its answer in small letters|"
             "names and beginnings of sentences are small in the reply", "the response is lower case only", "text"),
-        _of("has_capitals", "the reply has at least one capital letter|the assistant uses capital letters as well as small ones|"
+        worded("has_capitals", "the reply has at least one capital letter|the assistant uses capital letters as well as small ones|"
             "some letter of the answer is a capital|capitals occur in the message|the bot's text is not lower case throughout|"
             "big letters are found in the output|the model does use the shift key|not every letter of the AI's answer is small|"
             "names or beginnings of sentences are capitalised in the reply", "the response is not lower case only", "text"),
-        _of("louder_than_user", "the user writes in small letters only, and the reply has capitals|"
+        worded("louder_than_user", "the user writes in small letters only, and the reply has capitals|"
             "the assistant uses capitals although the user types none|unlike the user, who never uses a capital, the bot does|"
             "the reply does not take over the user's all lower case writing|the request is lower case and the answer is not|"
             "the person keeps to small letters, the model does not|the AI capitalises where the human does not at all|"
             "the output has big letters and the input by the user none",
             "the response has capitals in spite of a prompt without any", "text", "user"),
-        _of("all_capitals", "every letter of the reply is a capital|the assistant writes the whole answer in capitals|"
+        worded("all_capitals", "every letter of the reply is a capital|the assistant writes the whole answer in capitals|"
             "the message is in upper case from start to end|the bot's entire text is capitalised|"
             "no letter of the answer is small|the model gives its answer in big letters only|"
             "the AI types all of the message in caps|the whole output stands in capitals", "the response is upper case only",
             "text"),
-        _of("title_case", "every word of the reply begins with a capital|the assistant capitalises each word of the answer|"
+        worded("title_case", "every word of the reply begins with a capital|the assistant capitalises each word of the answer|"
             "the message is written like a headline, each word with a capital|all words in the bot's text start with a big letter|"
             "the model writes its answer in title case|the first letters of all words of the output are capitals|"
             "even small words are capitalised in the AI's text|the whole answer looks like a title of a film",
             "the response has a capital at the head of each word", "text"),
-        _of("small_start", "the reply begins with a small letter|the assistant's first word is not capitalised|"
+        worded("small_start", "the reply begins with a small letter|the assistant's first word is not capitalised|"
             "the answer starts in lower case|the first letter of the message is small|the bot sets out with a small letter|"
             "the model's text does not open with a capital|at the very start of the output stands a small letter|"
             "the AI forgets the capital at the beginning of its answer", "the response opens without a capital", "text"),
-        _of("user_no_capitals", "the user has no capital letter in what they write|the user types in small letters throughout|"
+        worded("user_no_capitals", "the user has no capital letter in what they write|the user types in small letters throughout|"
             "the person's messages do without capitals|not one letter of the user's is a capital|"
             "the human writes all lower case|the input by the user is in small letters from start to end|"
             "the customer never uses the shift key|every letter of the request is small",

@@ -12,15 +12,11 @@ import msgspec
 
 from mainspring.text.span import Span
 from mainspring.train.content.facts import Facts, sentences
-from mainspring.train.content.phrasing import Behavior
+from mainspring.train.content.phrasing import Behavior, worded
 from mainspring.train.content.repeats import TWICE, UNSEEN
 from mainspring.train.sources import message
 
 _ENDS = ".!?"
-
-
-def _of(key: str, clauses: str, test: str, *needs: str) -> Behavior:
-    return Behavior(key, tuple(part.strip() for part in clauses.split("|")), (test,), needs)
 
 
 def _twice(key: str, noun: str) -> Behavior:
@@ -32,12 +28,12 @@ BEHAVIORS = {
     for b in (
         _twice("repeated_paragraph", "paragraph"),
         _twice("repeated_phrase", "phrase of several words"),
-        _of("user_repeats_sentence", "the user says one sentence two times over|the user's message holds a sentence in duplicate|"
+        worded("user_repeats_sentence", "the user says one sentence two times over|the user's message holds a sentence in duplicate|"
             "in the request something is asked word for word twice|the person repeats a sentence within the message|"
             "a sentence of the user's message comes a second time|the human writes an identical sentence again|"
             "the input has two sentences that are one and the same|the customer says it twice in the same words|"
             "the user doubles a sentence", "the prompt contains some line in duplicate", "user"),
-        _of("repeats_old_answer", "the reply is the very answer that was given before|the assistant gives its last answer again|"
+        worded("repeats_old_answer", "the reply is the very answer that was given before|the assistant gives its last answer again|"
             "the output equals an earlier message of the assistant|the bot comes out with a message of its own a second time|"
             "the model sends the same message as before|an earlier answer is repeated as it was|"
             "the agent answers with what it had already written, word for word|the final message is a copy of a former one",

@@ -36,6 +36,11 @@ class Behavior:
         return self.key.partition(":")[0]
 
 
+def worded(key: str, clauses: str, test: str, *needs: str) -> Behavior:
+    """A behavior whose clauses stand between bars, all of them beside its code."""
+    return Behavior(key, tuple(part.strip() for part in clauses.split("|")), (test,), needs)
+
+
 def framed(clause: str, frames: tuple[str, ...]) -> list[str]:
     return [frame.format(c=clause, C=clause[:1].upper() + clause[1:]) for frame in frames]
 

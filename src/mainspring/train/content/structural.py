@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.text.span import Message, Span, Text, ToolCall, ToolDefinition, ToolResult
+from mainspring.text.span import Message, Span, Text, ToolDefinition, ToolResult
 from mainspring.train.content import calls, casing, doubles
 from mainspring.train.content.constraints import BEHAVIORS as CONSTRAINT_BEHAVIORS
 from mainspring.train.content.constraints import CONSTRAINTS, constrained
@@ -182,24 +182,10 @@ def _wrong_argument(conversation: Conversation, facts: Facts, pools: Pools, rng:
             "wrong_tool": False,
             "repeated_call": calls.repeated_in_a_row(facts),
         }
-    changed = _swapped(call, facts, pools, rng)
+    changed = calls.other_value(call, pools.values, rng, told=facts.before)
     if changed is None:
         return None
-    return _with_call(facts.span, changed), {"wrong_argument": True, "wrong_tool": False}
-
-
-def _swapped(call: ToolCall, facts: Facts, pools: Pools, rng: random.Random) -> ToolCall | None:
-    if not isinstance(call.arguments, dict):
-        return None
-    keys = [key for key, value in call.arguments.items() if isinstance(value, str) and key in pools.values]
-    if not keys:
-        return None
-    key = rng.choice(keys)
-    other = rng.choice(pools.values[key])
-    before = facts.before.lower()
-    if other.lower() in before or other.lower() == call.arguments[key].lower():
-        return None
-    return msgspec.structs.replace(call, arguments={**call.arguments, key: other})
+    return calls.called(facts.span, [changed]), {"wrong_argument": True, "wrong_tool": False}
 
 
 def _wrong_tool(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
@@ -209,19 +195,13 @@ def _wrong_tool(conversation: Conversation, facts: Facts, pools: Pools, rng: ran
     others = [tool for tool in pools.tools if tool != call.name]
     if not others:  # a small share of the texts
         return None
-    return _with_call(facts.span, msgspec.structs.replace(call, name=rng.choice(others))), {"wrong_tool": True}
-
-
-def _with_call(span: Span, call: ToolCall, *, times: int = 1) -> Span:
-    output = span.output[0]
-    kept = tuple(part for part in output.parts if not isinstance(part, ToolCall))
-    return msgspec.structs.replace(span, output=(msgspec.structs.replace(output, parts=(*kept, *[call] * times)),))
+    return calls.called(facts.span, [msgspec.structs.replace(call, name=rng.choice(others))]), {"wrong_tool": True}
 
 
 def _repeated_call(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
     if not facts.output_calls or rng.random() < 0.4:
         return None
-    return _with_call(facts.span, facts.output_calls[0], times=2), {"repeated_call": True}
+    return calls.called(facts.span, [facts.output_calls[0]] * 2), {"repeated_call": True}
 
 
 def _ignores_error(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
