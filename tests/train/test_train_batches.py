@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from mainspring.train.arrays import Ragged, Rows, TrainingData
-from mainspring.train.batches import BESIDE, DRAWN, LEAST, MANY, MOST, WHOLE, WIDTHS, Batches, template_edges
+from mainspring.train.batches import BESIDE, CAPS, DRAWN, LEAST, MANY, MOST, WHOLE, WIDTHS, Batches, template_edges
 from mainspring.train.graphs import Replayed
 from mainspring.train.network import Batch, next_token_loss
 
@@ -51,13 +51,34 @@ def test_an_epoch_draws_by_cell_and_every_batch_has_one_of_few_shapes(data: Trai
     assert abs(cells[1, 0] - MOST) < 5 * MOST**0.5
     assert abs(cells[2, 2] - LEAST) < 5 * LEAST**0.5
     shapes = {(len(p.views), p.width, p.rows.shape[1], p.cap) for p in plans}
-    assert len(shapes) <= 2 * 3 * len(WIDTHS)
+    assert len(shapes) <= len(CAPS) * 3 * (len(WIDTHS) + 1)
     for number, plan in enumerate(plans):
         step = batches.step(plan, number)
         assert step.views.shape == (len(plan.views), plan.width)
         assert step.branches.shape == (*plan.rows.shape, plan.cap)
         assert (step.weight[plan.rows < 0] == 0).all()
         assert (step.view_lengths <= plan.width).all()
+
+
+def test_no_drawn_row_lacks_a_wording_that_fits(data: TrainingData) -> None:
+    """The third behavior's only wording fits none but the last cap, the others' fit all."""
+    long = dataclasses.replace(
+        data,
+        definitions=Ragged.of([np.arange(n) for n in (*range(6, 14), 90)], np.uint16),
+        wordings=Ragged.of([range(7), [7], [8]], np.int32),
+    )
+    batches = Batches(long, seed=1, tokens=TOKENS, branches=4)
+    assert batches.caps == list(CAPS)
+    caps = Counter[int]()
+    for number, plan in enumerate(batches.epoch(0)):
+        step = batches.step(plan, number)
+        assert ((step.weight > 0) == (plan.rows >= 0)).all()
+        assert (step.branch_lengths <= plan.cap).all()
+        held = long.rows.behavior[np.maximum(plan.rows, 0)]
+        for rows, behaviors in zip(plan.rows, held, strict=True):
+            assert plan.cap == CAPS[-1] or not (behaviors[rows >= 0] == 2).any()
+        caps[plan.cap] += len(plan.views)
+    assert all(caps[cap] > 50 for cap in CAPS)
 
 
 def test_a_group_with_a_share_is_drawn_that_much_less(data: TrainingData) -> None:

@@ -2,9 +2,9 @@
 
 Most rows say that something common is absent, which is soon learned. So every epoch draws rows by *cell* (behavior,
 label, group): all that say present, and of the rest about twice as many, up to `MOST` each; groups in `WHOLE` know no
-such limits, and `DRAWN` takes its share of every group. Views with no row drawn wait for another epoch. Views of like
-length and as many rows share a batch of about `tokens` padded tokens. A batch has a cap on the length of definitions,
-and draws wordings that fit: one long wording would pad a thousand short ones.
+such limits, and `DRAWN` takes its share of every group. Views with no row drawn wait for another epoch. A view draws a
+cap on the length of its definitions, and wordings that fit: one long wording would pad a thousand short ones. Views of
+like length, as many rows and one cap share a batch of about `tokens` padded tokens.
 Batches come in few shapes, the same every epoch: what a GPU has once recorded it can replay.
 """
 
@@ -17,12 +17,13 @@ import numpy as np
 from mainspring.train.arrays import Array, Ragged, TrainingData
 from mainspring.train.splits import TRAIN
 
-CAPS, CAP_CHANCES = (40, 96), (0.85, 0.15)  # raised where a template's questions are longer
+CAPS, CAP_CHANCES = (24, 40, 96), (0.5, 0.4, 0.1)
+FITTING = (0.6, 0.85, 1.0)  # shares of the wordings that fit at least: caps are raised where questions are longer
 WIDTHS = np.array([32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536])  # of padded views, then multiples of 512
 MOST, LEAST, BESIDE = 1500, 250, 2.0  # rows of a cell an epoch: limits, and how many for each one that says present
 # Shares of what their cells would have drawn. That another trait is absent is likely anyhow; statements seen more than
 # two or three times are learned by heart, and marks of unseen families fall (docs/scorer.md).
-DRAWN = {"persona_other": 0.2, "persona_seen": 0.5, "persona_forms": 0.3, "attitudes": 0.6}
+DRAWN = {"persona_other": 0.2, "persona_seen": 0.8, "persona_forms": 0.4, "attitudes": 0.6}
 # Limits of single behaviors. Whether a word stands in a text is the plainest comparison of definition and view: what
 # others build upon, and learned late or never where few rows ask for it.
 MANY = {"reply_word": 20_000, "user_word": 20_000}
@@ -90,9 +91,12 @@ class Batches:
         order = np.lexsort((lengths[words.values], owner))
         self.sorted_wordings = words.values[order]
         size = lengths[self.sorted_wordings]
-        usual = np.quantile(size, [0.85, 1.0], method="higher")
+        usual = np.quantile(size, FITTING, method="higher")
         self.caps = [_rounded(max(cap, int(length)), 8) for cap, length in zip(CAPS, usual, strict=True)]
         self.fitting = {cap: np.bincount(owner[size <= cap], minlength=len(words.lengths)) for cap in self.caps}
+        self.least = sum(
+            (self.fitting[cap] == 0).astype(np.int64) for cap in self.caps[:-1]
+        )  # place of the first that fits one
 
     def epoch(self, number: int) -> list[BatchPlan]:
         """Plans in the order they run."""
@@ -101,12 +105,15 @@ class Batches:
         many = (drawn >= 0).sum(1)
         rows = np.minimum(2 ** np.ceil(np.log2(np.maximum(many, 2))), self.branches).astype(np.int64)
         width = width_of(self.data.views.lengths[self.views])
-        order = np.lexsort((rng.random(len(many)), rows, width))
+        cap = np.maximum(rng.choice(len(self.caps), len(many), p=CAP_CHANCES), self._least_cap(drawn))
+        order = np.lexsort((rng.random(len(many)), cap, rows, width))
         order = order[many[order] > 0]
-        shape = width[order] * (self.branches + 1) + rows[order]
-        cuts = np.flatnonzero(np.diff(shape)) + 1
+        shape = np.stack([width, rows, cap])[:, order]
+        cuts = np.flatnonzero((np.diff(shape) != 0).any(0)) + 1
         plans = [
-            plan for like in np.split(order, cuts) if len(like) for plan in self._plans(like, drawn, rows, width, rng)
+            plan
+            for like, (wide, many_rows, at) in zip(np.split(order, cuts), shape[:, [0, *cuts]].T.tolist(), strict=True)
+            for plan in self._plans(like, drawn[:, :many_rows], wide, self.caps[at])
         ]
         return [plans[i] for i in rng.permutation(len(plans))]
 
@@ -121,20 +128,23 @@ class Batches:
         drawn[owner[kept], rank[kept]] = self.rows[order[kept]]
         return drawn
 
-    def _plans(
-        self, like: Array, drawn: Array, rows: Array, width: Array, rng: np.random.Generator
-    ) -> Iterator[BatchPlan]:
+    def _least_cap(self, drawn: Array) -> Array:
+        """For each view the place of the first cap that a wording of every row fits."""
+        least = self.least[self.data.rows.behavior[np.maximum(drawn, 0)]]
+        found: Array = np.where(drawn >= 0, least, 0).max(1)
+        return found
+
+    def _plans(self, like: Array, drawn: Array, width: int, cap: int) -> Iterator[BatchPlan]:
         """Batches of views of one shape; the last is filled up with rows that count for nothing."""
-        wide, tokens = int(rows[like[0]]), int(width[like[0]])
-        size = max(1, self.tokens // (tokens + wide * self.caps[0]))
+        size = max(1, self.tokens // (width + drawn.shape[1] * cap))
         for start in range(0, len(like), size):
             members = like[start : start + size]
-            chosen = drawn[members][:, :wide]
+            chosen = drawn[members]
             if start and len(members) < size:
                 lacking = size - len(members)
                 members = np.concatenate([members, like[:lacking]])
-                chosen = np.concatenate([chosen, np.full((lacking, wide), -1)])
-            yield BatchPlan(self.views[members], chosen, tokens, int(rng.choice(self.caps, p=CAP_CHANCES)))
+                chosen = np.concatenate([chosen, np.full((lacking, drawn.shape[1]), -1)])
+            yield BatchPlan(self.views[members], chosen, width, cap)
 
     def step(self, plan: BatchPlan, number: int) -> Step:
         """The arrays of a plan; wordings are drawn by step number."""
@@ -143,7 +153,6 @@ class Batches:
         row = np.maximum(plan.rows, 0)
         behavior = rows.behavior[row]
         fitting = self.fitting[plan.cap][behavior]
-        there &= fitting > 0
         pick = (rng.random(row.shape) * np.maximum(fitting, 1)).astype(np.int64)
         definition = self.sorted_wordings[self.data.wordings.starts[behavior] + pick]
         lengths = np.where(there, self.data.definitions.lengths[definition], 1)

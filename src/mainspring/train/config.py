@@ -61,7 +61,8 @@ class Training(Pace):
     dropout: float = 0.1
     smoothing: float = 0.02
     hide: float = 0.0  # chance that a token of a definition's own text is left out of a training row
-    language: float = 0.0  # first weight of the views' next-token loss, which teaches a network to read; falls to 0
+    language: float = 0.0  # first weight of the views' next-token loss, which teaches a network to read
+    language_last: float = 0.0  # what it falls to
     language_rows: int = 8192  # of a step, that it looks at
     view_tokens: int = 1536
     share: float = 1.0  # of the source texts

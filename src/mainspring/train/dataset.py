@@ -33,7 +33,8 @@ from mainspring.train.content.structural import (
     structural_examples,
     with_tools,
 )
-from mainspring.train.sources import conversations, statements
+from mainspring.train.content.traits import trait_examples
+from mainspring.train.sources import conversations, made_up_traits, statements
 from mainspring.train.splits import CALIBRATION, SPLITS, TEST, TRAIN
 
 LABELS = ("present", "absent", "not_observable")
@@ -55,6 +56,7 @@ def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:
     short = [c for c in talk if sum(len(m.text) for m in (*c.span.input, *c.span.output)) < 900]
     yield from persona_examples((s for s in statements(folder) if kept(text_id_of(s))), short)
     yield from attitude_examples(short, kept)
+    yield from trait_examples(made_up_traits(folder), short, kept)
 
 
 def _rounds(text_id: str) -> int:

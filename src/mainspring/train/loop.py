@@ -45,7 +45,8 @@ class Run(Loop[BatchPlan]):
         return self.batches.step(plan, number)
 
     def shares(self, progress: float) -> list[Tensor]:
-        return [torch.tensor(self.training.language * (1 - progress))]
+        first, last = self.training.language, self.training.language_last
+        return [torch.tensor(first + (last - first) * progress)]
 
     def slow(self, name: str) -> float:
         """Embeddings, free rows above all, move more slowly."""

@@ -1,11 +1,12 @@
 """The published data sets -> conversations, each with the text it descends from (splits go by that, not by row).
 
-Archives lie in `data/sources/`, as published, with their licence files. Nothing here is random.
+Archives lie in `data/sources/`, as published, with their licence files; one holds our own. Nothing here is random.
 """
 
 import json
 import re
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,12 @@ def statements(folder: Path) -> Iterator[Statement]:
             trait = Path(path).stem
             matches = (row["answer_matching_behavior"].strip() == "Yes") != (trait in REVERSED)
             yield Statement(trait, row["statement"].strip(), matches, float(row.get("label_confidence", 1.0)))
+
+
+def made_up_traits(folder: Path) -> dict[str, dict[str, Any]]:
+    """Our own tables, by name: see `content.traits`."""
+    files = Archive(folder, "made-up-traits").files
+    return {path: tomllib.loads(files[path].decode("utf-8")) for path in sorted(files) if path.endswith(".toml")}
 
 
 def conversations(folder: Path) -> Iterator[Conversation]:

@@ -19,6 +19,7 @@ CAP = {
     "natural": 150,
     "edits_unseen": 60,
     "attitudes_unseen": 24,
+    "made_up_traits": 2,
 }
 # Rows of these are counted, and marked, by the base of a behavior.
 BY_BASE = ("rules", "attitudes_unseen")

@@ -26,6 +26,7 @@ from mainspring.errors import InputError
 from mainspring.train.config import Pace
 from mainspring.train.graphs import Replayed
 from mainspring.train.looks import Best, Found, put
+from mainspring.train.muon import Muon
 
 AHEAD, LOG_EVERY = 6, 50
 Say = Callable[[str], None]
@@ -109,7 +110,7 @@ class Loop(ABC, Generic[Plan]):
         ]  # fmt: skip
         if matrices:
             every = {"params": matrices, "slow": 1.0}
-            found.append(torch.optim.Muon([every], lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
+            found.append(Muon([every], lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
         return found
 
     def train(self, *, say: Say, stop_after_s: float = math.inf, stop_at: int | None = None) -> bool:

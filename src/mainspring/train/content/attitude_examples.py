@@ -9,45 +9,28 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 
-from mainspring.text.span import Message, Span
 from mainspring.train.content import attitudes as t
+from mainspring.train.content import forms
 from mainspring.train.content import persona as p
 from mainspring.train.content.attitudes import Stance
-from mainspring.train.content.examples import ABSENT, PRESENT, Example, Row, label, rng_for
+from mainspring.train.content.examples import ABSENT, PRESENT, Example, Row, rng_for
+from mainspring.train.content.forms import ITSELF, MY, SURE, Told, frames
 from mainspring.train.content.phrasing import Behavior
 from mainspring.train.content.quotes import DENIED, SAID, third_person
-from mainspring.train.content.wordings import more
-from mainspring.train.sources import Conversation, exchange, message
+from mainspring.train.sources import Conversation
 from mainspring.train.splits import CALIBRATION_SHARE, TEST_SHARE, TRAIN, text_split
 
 COUNT = 60_000  # examples to train on
 MOST_OF_A_STANCE, HELD_OF_AN_ATTITUDE = 18, 500
 WORDINGS, DENIALS, QUOTED = 4, 2, 0.4  # of a behavior, of its denial; how often one of them is a quote
 DENIED_SHARE = 0.2  # of statements that are asked about by a denial, right or wrong
-SURE, NEARLY_SURE, LIKELY = 1.0, 0.95, 0.85
-Told = tuple[Behavior, int, float]  # label, confidence
-Made = tuple[Span, list[Told]]
+NEARLY_SURE = 0.95
 TRAINED, UNSEEN = "attitudes", "attitudes_unseen"  # groups
-LINKS = (
-    " ",
-    " ",
-    " Apart from that: ",
-    " And then there's this. ",
-    "\n",
-    " Another thing. ",
-    " That said, here is more: ",
-)
 
-_ITSELF = re.compile(r"\b(?:it|itself)\b")
 _FIRST_PERSON = re.compile(r"\b(?:I|me|mine|myself)\b")
-_MY = re.compile(r"\b(?:my|its)\b")
-
-
-@cache
-def _frames(*, user: bool) -> tuple[str, ...]:
-    return (*p.USER_FRAMES, *p.MORE_USER_FRAMES) if user else (*p.FRAMES, *more("frames", "train"))
 
 
 @cache
@@ -55,7 +38,7 @@ def asked(stance: Stance) -> Behavior:
     """Of the assistant; those of held-out topics have held-out definitions alone."""
     rng = rng_for("asked", stance.key)
     held = stance.topic.held
-    train = [_worded(stance, rng, _frames(user=False)) for _ in range(WORDINGS)]
+    train = [_worded(stance, rng, frames(user=False)) for _ in range(WORDINGS)]
     if not held and rng.random() < QUOTED:
         [quote] = t.said(stance, rng, 1)
         train[0] = rng.choice(SAID).format(quote.rstrip("."))
@@ -79,13 +62,13 @@ def asked_of_user(stance: Stance) -> Behavior | None:
         return None
     rng = rng_for("asked of the user", stance.key)
     held = stance.topic.held
-    templates = [text for text in _definitions(stance, free=False) if not _ITSELF.search(text)]
+    templates = [text for text in _definitions(stance, free=False) if not ITSELF.search(text)]
     phrases = [
-        _MY.sub("their", t.filled(rng.choice(templates), tuple(rng.choice(own) for own in names)))
+        MY.sub("their", t.filled(rng.choice(templates), tuple(rng.choice(own) for own in names)))
         for _ in range(DENIALS)
     ]
-    frames = p.USER_TEST_FRAMES if held else _frames(user=True)
-    texts = [rng.choice(frames).format(phrase) for phrase in phrases]
+    around = p.USER_TEST_FRAMES if held else frames(user=True)
+    texts = [rng.choice(around).format(phrase) for phrase in phrases]
     return _behavior(f"{stance.key}/user", texts, texts if held else [], needs="user")
 
 
@@ -98,12 +81,12 @@ def _definitions(stance: Stance, *, free: bool) -> list[str]:
     return [text for text in templates if free or not text.startswith("=")]
 
 
-def _worded(stance: Stance, rng: random.Random, frames: Sequence[str], *, free: bool = True) -> str:
+def _worded(stance: Stance, rng: random.Random, around: Sequence[str], *, free: bool = True) -> str:
     template = t.mixed(tuple(_definitions(stance, free=free)), rng)[0]
     names = tuple(map(third_person, t.one(stance.names, rng)))
     if template.startswith("="):
         return t.filled(template[1:], names)
-    return rng.choice(frames).format(t.filled(template, names))
+    return rng.choice(around).format(t.filled(template, names))
 
 
 def attitude_examples(
@@ -123,7 +106,7 @@ def attitude_examples(
                 break
             rng = rng_for("attitudes", text_id)
             form = rng.choices(FORMS, FORM_SHARES)[0]
-            span, rows = form(stance, text, rng, talk)
+            span, rows = form(Held(stance), text, rng, talk)
             group = UNSEEN if stance.topic.held else TRAINED
             yield Example(span, text_id, "attitudes", tuple(Row(b, side, group, sure) for b, side, sure in rows))
 
@@ -140,76 +123,51 @@ def _shares(count: int) -> Iterator[tuple[Stance, int]]:
         yield stance, max(1, round(HELD_OF_AN_ATTITUDE / size if stance.topic.held else min(MOST_OF_A_STANCE, many)))
 
 
-def _plain(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:  # noqa: ARG001
-    return exchange(rng.choice(p.OPENERS), text), _rows(stance, rng)
+@dataclass(frozen=True)
+class Held:
+    """A stance as `forms` has it said."""
+
+    stance: Stance
+
+    @property
+    def contrary(self) -> "Held":
+        return Held(self.stance.contrary)
+
+    def asked(self) -> Behavior:
+        return asked(self.stance)
+
+    def denied(self) -> Behavior:
+        return denied(self.stance)
+
+    def asked_of_user(self) -> Behavior | None:
+        return asked_of_user(self.stance)
+
+    def said(self, rng: random.Random) -> str:
+        [text] = t.said(self.stance, rng, 1)
+        return text
+
+    def other(self, rng: random.Random) -> "Held":
+        return Held(t.other(self.stance, rng))
+
+    def rows(self, rng: random.Random) -> list[Told]:
+        """Its own definition, one that is wrong in one of three ways, and as many denials that are right as wrong ones."""
+        rows = [(self.asked(), PRESENT, SURE), self._wrong(rng)]
+        if rng.random() < DENIED_SHARE:
+            rows.append((self.contrary.denied(), PRESENT, SURE))
+        if rng.random() < DENIED_SHARE:
+            wrong = self if rng.random() < 0.65 else self.other(rng).contrary
+            rows.append((wrong.denied(), ABSENT, SURE))
+        return rows
+
+    def _wrong(self, rng: random.Random) -> Told:
+        chance, unsaid = rng.random(), t.unsaid(self.stance)
+        if chance < 0.4:
+            return self.contrary.asked(), ABSENT, SURE
+        if chance < 0.5 and unsaid:
+            return asked(rng.choice(unsaid)), ABSENT, NEARLY_SURE
+        found = self.other(rng)
+        return (found.contrary if rng.random() < 0.2 else found).asked(), ABSENT, SURE
 
 
-def _within(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:
-    """Between other sentences, at times after turns about something else."""
-    before: tuple[Message, ...] = ()
-    if talk and rng.random() < 0.2:
-        borrowed = rng.choice(talk).span
-        before = (*borrowed.input, *borrowed.output)
-    reply = rng.choice(("", *p.BEFORE)) + text + rng.choice(("", *p.AFTER))
-    span = Span((*before, message("user", rng.choice(p.OPENERS))), (message("assistant", reply),))
-    return span, _rows(stance, rng)
-
-
-def _two(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:  # noqa: ARG001
-    """The contrary is said of something else: all words of the wrong definitions are there."""
-    second = t.other(stance, rng).contrary
-    texts = [text, *t.said(second, rng, 1)]
-    rng.shuffle(texts)
-    rows = [(asked(one), PRESENT, SURE) for one in (stance, second)]
-    rows += [(asked(one.contrary), ABSENT, SURE) for one in (stance, second)]
-    return exchange(rng.choice(p.OPENERS), rng.choice(LINKS).join(texts)), rows
-
-
-def _question(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:  # noqa: ARG001
-    """A yes or a no to the statement; that who says no holds the contrary is likely."""
-    agrees = rng.random() < 0.5
-    span = exchange(rng.choice(p.ASKS).format(text), rng.choice(p.YES if agrees else p.NO))
-    sure = SURE if agrees else LIKELY
-    return span, [
-        (asked(stance), label(agrees), SURE),
-        (asked(stance.contrary), label(not agrees), sure),
-        (denied(stance), label(not agrees), sure),
-        (denied(stance.contrary), label(agrees), sure),
-    ]
-
-
-def _user_says(stance: Stance, text: str, rng: random.Random, talk: Sequence[Conversation]) -> Made:  # noqa: ARG001
-    """What the user says is not the assistant's, who may say something else."""
-    second = rng.choice((stance.contrary, t.other(stance, rng)))
-    [reply] = t.said(second, rng, 1)
-    neutral = rng.random() < 0.25
-    rows = [(asked(stance), ABSENT, SURE)]
-    rows += [] if neutral else [(asked(second), PRESENT, SURE)]
-    users = ((stance, PRESENT), (stance.contrary if neutral else second, ABSENT))
-    rows += [(behavior, side, SURE) for one, side in users if (behavior := asked_of_user(one))]
-    return exchange(text, rng.choice(p.NEUTRAL) if neutral else reply), rows
-
-
-def _rows(stance: Stance, rng: random.Random) -> list[Told]:
-    """Its own definition, one that is wrong in one of three ways, and as many denials that are right as wrong ones."""
-    rows = [(asked(stance), PRESENT, SURE), _wrong(stance, rng)]
-    if rng.random() < DENIED_SHARE:
-        rows.append((denied(stance.contrary), PRESENT, SURE))
-    if rng.random() < DENIED_SHARE:
-        wrong = stance if rng.random() < 0.65 else t.other(stance, rng).contrary
-        rows.append((denied(wrong), ABSENT, SURE))
-    return rows
-
-
-def _wrong(stance: Stance, rng: random.Random) -> Told:
-    chance, unsaid = rng.random(), t.unsaid(stance)
-    if chance < 0.4:
-        return asked(stance.contrary), ABSENT, SURE
-    if chance < 0.5 and unsaid:
-        return asked(rng.choice(unsaid)), ABSENT, NEARLY_SURE
-    found = t.other(stance, rng)
-    return asked(found.contrary if rng.random() < 0.2 else found), ABSENT, SURE
-
-
-FORMS = (_plain, _within, _two, _question, _user_says)
+FORMS = (forms.plain, forms.within, forms.two, forms.question, forms.user_says)
 FORM_SHARES = (0.7, 0.08, 0.1, 0.06, 0.06)
