@@ -56,6 +56,12 @@ def test_six_steps_equal_three_and_three_bit_for_bit(config: Config, data: Train
         assert torch.equal(whole.average[name], second.average[name]), name
 
 
+def test_the_next_token_loss_falls_to_its_last_weight(config: Config, data: TrainingData, tmp_path: Path) -> None:
+    training = dataclasses.replace(TRAINING, language=1.0, language_last=0.25)
+    run = Run(_trainable(config, _skeleton(config), data), data, training, tmp_path, "cpu")
+    assert [share.item() for at in (0.0, 0.5, 1.0) for share in run.shares(at)] == [1.0, 0.625, 0.25]
+
+
 def test_hiding_and_keeping_the_best_resume_too(config: Config, data: TrainingData, tmp_path: Path) -> None:
     training = dataclasses.replace(TRAINING, hide=0.3, keep_best=True)
 
