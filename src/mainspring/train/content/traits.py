@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from mainspring.train.content import forms
+from mainspring.train.content import persona as p
 from mainspring.train.content.examples import ABSENT, PRESENT, Example, Row, rng_for
 from mainspring.train.content.forms import ITSELF, MY, Told, frames
 from mainspring.train.content.phrasing import Behavior
@@ -119,32 +120,38 @@ class Side:
         return rows
 
 
-def _framed(key: str, phrases: Sequence[str], around: Sequence[str], needs: str = "reply") -> Behavior:
+def _framed(
+    key: str, phrases: Sequence[str], around: Sequence[str], test: Sequence[str], needs: str = "reply"
+) -> Behavior:
+    """`test` frames are those of held-out texts."""
     rng = rng_for("framed", key)
     texts = [frame.format(phrase) for phrase in phrases for frame in rng.sample(around, len(around))]
-    return Behavior(key, tuple(rng.sample(texts, min(WORDINGS, len(texts)))), (), (needs,), whole=True)
+    held = tuple(frame.format(phrase) for phrase in phrases for frame in test)
+    return Behavior(key, tuple(rng.sample(texts, min(WORDINGS, len(texts)))), held, (needs,), whole=True)
 
 
 @cache
 def _asked(side: Side) -> Behavior:
-    return _framed(side.key, side.trait.phrases[side.side], frames(user=False))
+    return _framed(side.key, side.trait.phrases[side.side], frames(user=False), p.TEST_FRAMES)
 
 
 @cache
 def _denied(side: Side) -> Behavior:
-    return _framed(f"{side.key}/denied", side.trait.phrases[side.side], DENIED)
+    return _framed(f"{side.key}/denied", side.trait.phrases[side.side], DENIED, DENIED)
 
 
 @cache
 def _quoted(side: Side) -> Behavior:
-    return _framed(f"{side.key}/said", [text.rstrip(".") for text in side.trait.said[side.side]], SAID)
+    return _framed(f"{side.key}/said", [text.rstrip(".") for text in side.trait.said[side.side]], SAID, SAID)
 
 
 @cache
 def _asked_of_user(side: Side) -> Behavior | None:
     """None where no phrase can be said of the user as it stands."""
     phrases = [MY.sub("their", text) for text in side.trait.phrases[side.side] if not ITSELF.search(text)]
-    return _framed(f"{side.key}/user", phrases, frames(user=True), "user") if phrases else None
+    if not phrases:
+        return None
+    return _framed(f"{side.key}/user", phrases, frames(user=True), p.USER_TEST_FRAMES, "user")
 
 
 FORMS = (forms.plain, forms.within, forms.two, forms.question, forms.user_says)
