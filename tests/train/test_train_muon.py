@@ -1,6 +1,7 @@
 """Matrices moved together move as `torch.optim.Muon` moves them one by one."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from mainspring.train.muon import Muon, orthogonal
 
 SHAPES = ((24, 40), (40, 24), (24, 40), (16, 16), (24, 40))
-HOW = {"lr": 0.02, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
+HOW: dict[str, Any] = {"lr": 0.02, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
 
 
 def parameters() -> list[nn.Parameter]:
@@ -37,6 +38,43 @@ def test_steps_are_those_of_the_library() -> None:
     stepped(torch.optim.Muon(theirs, **HOW), theirs, range(4))
     assert_near(ours, theirs)
     assert all((a - b).abs().max() > 0.05 for a, b in zip(ours, before, strict=True))
+
+
+@pytest.mark.parametrize("how", [{"nesterov": False}, {"momentum": 0.5, "ns_steps": 3}, {"eps": 10.0}])
+def test_settings_are_those_of_the_library(how: dict[str, Any]) -> None:
+    ours, theirs = parameters(), parameters()
+    stepped(Muon(ours, **HOW, **how), ours, range(4))
+    stepped(torch.optim.Muon(theirs, **HOW, **how), theirs, range(4))
+    assert_near(ours, theirs)
+
+
+def test_each_group_has_its_own_rate_and_decay() -> None:
+    """Of matrices of one shape in two groups."""
+    ours, theirs = parameters(), parameters()
+
+    def groups(of: list[nn.Parameter]) -> list[dict[str, Any]]:
+        return [{"params": of[:2]}, {"params": of[2:], "lr": 0.05, "weight_decay": 1.0}]
+
+    stepped(Muon(groups(ours), **HOW), ours, range(3))
+    stepped(torch.optim.Muon(groups(theirs), **HOW), theirs, range(3))
+    assert_near(ours, theirs)
+
+
+def test_no_gradient_at_all_leaves_nothing_but_decay() -> None:
+    """A matrix of noughts has no direction; it must not become one of NaN."""
+    ours, before = parameters(), parameters()
+    for p in ours:
+        p.grad = torch.zeros_like(p)
+    Muon(ours, **HOW).step()
+    for a, b in zip(ours, before, strict=True):
+        torch.testing.assert_close(a, b * (1 - HOW["lr"] * HOW["weight_decay"]))
+
+
+@pytest.mark.parametrize("scale", ["original", None])
+def test_another_scale_is_refused(scale: str | None) -> None:
+    ours = parameters()
+    with pytest.raises(ValueError, match="scales"):
+        stepped(Muon(ours, **{**HOW, "adjust_lr_fn": scale}), ours, range(1))
 
 
 def test_a_state_of_the_library_goes_on_here() -> None:

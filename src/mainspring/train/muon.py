@@ -1,7 +1,8 @@
 """Muon for many small matrices: those of one shape are orthogonalised together.
 
 The maths and the state are those of `torch.optim.Muon`, which takes its matrices one by one, some twenty launches each:
-of a network this small that is as much of a step as the host has time for.
+of a network this small that is as much of a step as the host has time for. Updates are always scaled to the size of
+AdamW's: a group that asks for another scale is refused.
 """
 
 from collections import defaultdict
@@ -11,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+SCALE = "match_rms_adamw"
+
 
 class Muon(torch.optim.Muon):
     @torch.no_grad()
@@ -18,6 +21,8 @@ class Muon(torch.optim.Muon):
         if closure is not None:
             raise ValueError("a step of Muon takes no closure")
         for group in self.param_groups:
+            if group["adjust_lr_fn"] != SCALE:
+                raise ValueError(f"Muon scales updates as {SCALE} says, not as {group['adjust_lr_fn']}")
             shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
