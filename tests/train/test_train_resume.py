@@ -62,8 +62,18 @@ def test_the_next_token_loss_falls_to_its_last_weight(config: Config, data: Trai
     assert [share.item() for at in (0.0, 0.5, 1.0) for share in run.shares(at)] == [1.0, 0.625, 0.25]
 
 
+def test_a_next_token_loss_may_begin_with_no_weight(config: Config, data: TrainingData, tmp_path: Path) -> None:
+    """It is left out of steps only where its weight is never more than 0."""
+    for last in (0.0, 0.25):
+        training = dataclasses.replace(TRAINING, language=0.0, language_last=last)
+        run = Run(_trainable(config, _skeleton(config), data), data, training, tmp_path, "cpu")
+        arrays = [torch.from_numpy(a) for a in run.made(run.plans(0)[0], 0)]
+        report, _ = run.losses([*arrays, *run.shares(1.0)])
+        assert (report[1].item() > 0) == (last > 0)
+
+
 def test_hiding_and_keeping_the_best_resume_too(config: Config, data: TrainingData, tmp_path: Path) -> None:
-    training = dataclasses.replace(TRAINING, hide=0.3, keep_best=True)
+    training = dataclasses.replace(TRAINING, hide=0.3, keep_best=True, muon=True, language=1.0, language_last=0.3)
 
     def run(name: str) -> Run:
         (tmp_path / name).mkdir(exist_ok=True)

@@ -64,7 +64,7 @@ class Run(Loop[BatchPlan]):
             embedding = self.trained.embedding()
             logits, views = label_logits(self.trained.model, embedding, batch, self.label_ids, dropout=t.dropout)
             language = logits.new_zeros(())
-            if t.language:
+            if t.language or t.language_last:
                 language = next_token_loss(views, embedding, self.trained.spread, batch, t.language_rows)
         losses = -(targets * F.log_softmax(logits, -1)).sum(-1)
         labels = (losses * weight).sum() / weight.sum().clamp(min=1)
