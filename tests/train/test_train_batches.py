@@ -81,6 +81,60 @@ def test_no_drawn_row_lacks_a_wording_that_fits(data: TrainingData) -> None:
     assert all(caps[cap] > 50 for cap in CAPS)
 
 
+def test_the_last_cap_takes_the_longest_wording(data: TrainingData) -> None:
+    """One of a thousand, longer than any cap is without it."""
+    texts = [*(np.arange(6) for _ in range(999)), np.arange(200)]
+    one = dataclasses.replace(
+        data, definitions=Ragged.of(texts, np.uint16), wordings=Ragged.of([range(998), [998], [999]], np.int32)
+    )
+    batches = Batches(one, seed=1, tokens=TOKENS, branches=4)
+    assert batches.caps == [*CAPS[:-1], 200]
+    plans = batches.epoch(0)
+    drawn = np.concatenate([plan.rows[plan.rows >= 0] for plan in plans])
+    assert (data.rows.behavior[drawn] == 2).any()
+    assert all((batches.step(p, i).weight > 0).sum() == (p.rows >= 0).sum() for i, p in enumerate(plans))
+
+
+def test_every_wording_comes_up_and_a_batch_keeps_to_its_size(data: TrainingData) -> None:
+    many = dataclasses.replace(
+        data,
+        definitions=Ragged.of([[n] * (n + 2) for n in range(60)], np.uint16),
+        wordings=Ragged.of([range(58), [58], [59]], np.int32),
+    )
+    batches = Batches(many, seed=1, tokens=TOKENS, branches=4)
+    seen = Counter[int]()
+    for number, plan in enumerate(batches.epoch(0)):
+        step = batches.step(plan, number)
+        seen.update(step.branches[..., 0][step.weight > 0].tolist())
+        assert step.views.size + step.branches.size <= max(TOKENS, plan.width + plan.rows.shape[1] * plan.cap)
+    assert set(seen) == set(range(60))
+    assert min(seen.values()) > 5
+
+
+def test_a_batch_is_as_wide_as_its_views_have_rows_and_views_without_stay_out(data: TrainingData) -> None:
+    """Of views with one row, three and, mostly, none that is drawn."""
+    kept = (data.rows.view % 2 == 0) | (np.arange(len(data.rows.view)) % 3 == 1)
+    some = dataclasses.replace(data, rows=data.rows._replace(**{n: v[kept] for n, v in data.rows._asdict().items()}))
+    plans = Batches(some, seed=1, tokens=TOKENS, branches=4).epoch(0)
+    views = [view for plan in plans for view, rows in zip(plan.views, plan.rows, strict=True) if (rows >= 0).any()]
+    assert len(set(views)) == len(views) < VIEWS * 0.9
+    for plan in plans:
+        many = (plan.rows >= 0).sum(1)
+        many = many[many > 0]
+        assert len(many)
+        assert {2 if n < 3 else 4 for n in many.tolist()} == {plan.rows.shape[1]}
+        assert (data.views.lengths[plan.views] <= plan.width).all()
+    filled = [plan for plan in plans if not (plan.rows >= 0).any(1).all()]
+    for plan in filled:  # but for what fills up the last batch of a shape, no view is without a row
+        whole = [p for p in plans if (p.width, p.rows.shape, p.cap) == (plan.width, plan.rows.shape, plan.cap)]
+        assert len(whole) > 1
+
+
+def test_another_seed_draws_other_rows(data: TrainingData) -> None:
+    one, other = (Batches(data, seed=seed, tokens=TOKENS, branches=4).epoch(0) for seed in (1, 2))
+    assert any(not np.array_equal(a.rows, b.rows) for a, b in zip(one, other, strict=False))
+
+
 def test_a_group_with_a_share_is_drawn_that_much_less(data: TrainingData) -> None:
     [(name, share)] = [(name, share) for name, share in DRAWN.items() if name == "persona_seen"]
 
