@@ -10,8 +10,9 @@ import pytest
 from mainspring.train.content import forms
 from mainspring.train.content import persona as p
 from mainspring.train.content.examples import ABSENT, PRESENT, Example, rng_for
-from mainspring.train.content.traits import OFTEN, SIDES, Side, Trait, Traits, trait_examples
-from mainspring.train.sources import made_up_traits
+from mainspring.train.content.quotes import DENIED, SAID
+from mainspring.train.content.traits import GROUP, OFTEN, SIDES, WORDINGS, Side, Trait, Traits, trait_examples
+from mainspring.train.sources import Conversation, exchange, made_up_traits
 
 SOURCES = Path(__file__).parents[2] / "data" / "sources"
 # Words of the families that are held out.
@@ -118,9 +119,9 @@ def test_labels_follow_from_the_sides(made: list[Example]) -> None:
             assert row.label == (PRESENT if same else ABSENT), (example, row)
             assert row.confidence > 0.9
             seen["/".join(kind), same, row.label] += 1
-    for kind in ("", "denied", "said"):
-        assert seen[kind, True, PRESENT]
-        assert seen[kind, False, ABSENT]
+    for sort in ("", "denied", "said"):
+        assert seen[sort, True, PRESENT]
+        assert seen[sort, False, ABSENT]
 
 
 def test_what_the_user_says_is_the_users(made: list[Example]) -> None:
@@ -136,16 +137,82 @@ def test_what_the_user_says_is_the_users(made: list[Example]) -> None:
     assert Side(own, 1, among).asked_of_user() is None  # neither phrase can be said of the user by a word alone
 
 
-def test_definitions_are_whole(tables: dict[str, dict[str, Any]]) -> None:
+def test_definitions_are_whole_and_say_their_own_side(tables: dict[str, dict[str, Any]]) -> None:
+    """In the frames of their sort; those of held-out texts are never trained on."""
     among = Traits.read(tables)
     for own in among.found:
         for number, _ in enumerate(SIDES):
             side = Side(own, number, among)
-            for behavior in (side.asked(), side.denied(), side.quoted(), side.asked_of_user()):
-                if behavior is not None:
-                    assert behavior.whole
-                    assert all((behavior.train, behavior.test))  # held-out texts are asked about in either
-                    assert not [text for text in (*behavior.train, *behavior.test) if re.search(r"[{}]", text)]
+            phrases, said = own.phrases[number], [text.rstrip(".") for text in own.said[number]]
+            of_user = [re.sub(r"\b(?:my|its)\b", "their", text) for text in phrases]
+            sorts = (
+                (side.asked(), phrases, forms.frames(user=False), p.TEST_FRAMES),
+                (side.denied(), phrases, DENIED, DENIED),
+                (side.quoted(), said, SAID, SAID),
+                (side.asked_of_user(), of_user, forms.frames(user=True), p.USER_TEST_FRAMES),
+            )
+            for behavior, texts, train, test in sorts:
+                if behavior is None:
+                    continue
+                assert behavior.whole
+                assert len(set(behavior.train)) == WORDINGS or behavior.key.endswith("/user")
+                for found, frames in ((behavior.train, train), (behavior.test, test)):
+                    assert found
+                    assert set(found) <= {frame.format(text) for frame in frames for text in texts}
+                assert train is test or not {*behavior.train} & {*behavior.test}
+
+
+def test_labels_follow_from_what_is_said_and_by_whom(tables: dict[str, dict[str, Any]]) -> None:
+    """In every form, of the first statement of each side: the label is read off the words of the span."""
+    among = Traits.read(tables)
+    by_key = {trait.key: trait for trait in among.found}
+    talk = [Conversation(exchange("Which day is it?", "It's Tuesday."), "talk", "talk")]
+    counts = Counter[tuple[str, str, int]]()
+    spans: dict[str, set[str]] = defaultdict(set)
+    for example in trait_examples(tables, talk, lambda text_id: text_id.endswith("/0")):
+        assert example.text_id.endswith("/0")
+        _, key, side, _ = example.text_id.split("/")
+        own = key, SIDES.index(side)
+        text = by_key[key].said[own[1]][0]
+        before, question = [m.text for m in example.span.input[:-1]], example.span.input[-1].text
+        [reply] = [m.text for m in example.span.output]
+        spans[example.text_id].add(f"{question}\n{reply}")
+        assert before in ([], ["Which day is it?", "It's Tuesday."])
+        asked = {row.behavior.key.split("/")[1] for row in example.rows}
+        told = {(k, n) for k in asked for n in (0, 1) if any(text in reply for text in by_key[k].said[n])}
+        form, denies = "plain" if reply == text else "within" if question in p.OPENERS else "user", False
+        if question != text and text in question:
+            form, denies = "question", reply in p.NO
+            assert denies or reply in p.YES
+            told = {(key, 1 - own[1] if denies else own[1])}
+        elif question in p.OPENERS:
+            assert own in told
+            form = "two" if len(told) > 1 else form
+        else:
+            assert question == text
+            assert len(told) == 1 or reply in p.NEUTRAL
+        for row in example.rows:
+            _, k, asked_side, *kind = row.behavior.key.split("/")
+            one = k, SIDES.index(asked_side)
+            if kind == ["user"]:
+                right = question == text and one == own
+            else:
+                right = (k, 1 - one[1]) in told if kind == ["denied"] else one in told
+            assert row.label == (PRESENT if right else ABSENT), (example, row)
+            assert row.group == GROUP
+            unsure = denies and (kind == ["denied"] or one != own)  # who says no may yet not hold the contrary
+            assert (row.confidence < 0.9) == unsure
+            counts[form, "/".join(kind), row.label] += 1
+        counts["borrowed", "", len(before) > 0] += 1
+    for form, kinds in (
+        ("plain", ("", "said", "denied")), ("within", ("", "said", "denied")), ("two", ("",)),
+        ("question", ("", "denied")), ("user", ("", "user")),
+    ):  # fmt: skip
+        for sort in kinds:
+            assert counts[form, sort, PRESENT]
+            assert counts[form, sort, ABSENT]
+    assert counts["borrowed", "", True]
+    assert sum(len(found) == OFTEN for found in spans.values()) > 0.8 * len(spans)
 
 
 def test_forms_take_either_kind_of_position() -> None:
