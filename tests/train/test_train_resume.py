@@ -35,6 +35,11 @@ def data(config: Config) -> TrainingData:
     return prepare(bundle, found, config.out, limit=TRAINING.view_tokens, progress=lambda _: None)
 
 
+def test_every_maker_has_rows_in_what_is_trained_on(data: TrainingData) -> None:
+    shown = {str(data.groups[number]) for number in set(data.rows.group[data.rows.split == TRAIN].tolist())}
+    assert {"rules", "edits", "persona_seen", "persona_forms", "attitudes", "made_up_traits"} <= shown
+
+
 def run_in(config: Config, data: TrainingData, folder: Path) -> Run:
     folder.mkdir(exist_ok=True)
     run = Run(_trainable(config, _skeleton(config), data), data, TRAINING, folder, "cpu")
