@@ -112,40 +112,46 @@ def test_hiding_and_keeping_the_best_resume_too(config: Config, data: TrainingDa
     assert all(torch.equal(kept[name], p) for name, p in second.average.items())
 
 
-def test_the_mean_over_looks_of_the_second_half_resumes_and_may_be_the_best(
+def test_what_was_kept_early_is_mixed_in_whether_or_not_the_run_was_cut(
     config: Config, data: TrainingData, tmp_path: Path
 ) -> None:
-    training = dataclasses.replace(TRAINING, keep_best=True, broad=True, epochs=0.5)
+    training = dataclasses.replace(TRAINING, early=0.4, early_share=0.25, epochs=0.5)
 
-    def run(name: str) -> tuple[Run, list[dict[str, torch.Tensor]]]:
+    def run(name: str, early: float = training.early) -> Run:
         (tmp_path / name).mkdir(exist_ok=True)
-        made = Run(_trainable(config, _skeleton(config), data), data, training, tmp_path / name, "cpu")
-        seen: list[dict[str, torch.Tensor]] = []
+        asked = dataclasses.replace(training, early=early)
+        made = Run(_trainable(config, _skeleton(config), data), data, asked, tmp_path / name, "cpu")
+        made.look = lambda *_, **__: {"edits_unseen": (0.5, 3)}  # type: ignore[method-assign]
+        return made
 
-        def look(*_: object, **__: object) -> dict[str, tuple[float, int]]:
-            seen.append({key: p.clone() for key, p in made.average.items()})
-            return {"edits_unseen": (0.9 if made.average is made.broad and made.broad_of == 3 else 0.5, 3)}
-
-        made.look, made.looks = look, 8  # type: ignore[method-assign]
-        return made, seen
-
-    (whole, seen), (first, _), (second, _) = run("whole"), run("cut"), run("cut")
-    whole.train(say=lambda _: None)
+    whole, never = run("whole"), run("never", early=0.0)
+    for one in (whole, never):
+        one.train(say=lambda _: None)
     last = whole.place.step
-    assert last > 8
-    first.train(say=lambda _: None, stop_at=last - last // 4)
-    assert 0 < first.broad_of < whole.broad_of
-    assert second.resume()
-    second.train(say=lambda _: None)
-    assert second.broad_of == whole.broad_of >= 3
-    assert all(torch.equal(p, second.broad[key]) for key, p in whole.broad.items())
-    plain = [seen[i] for i in range(len(seen) - 2 * whole.broad_of, len(seen), 2)]
-    for key, p in whole.broad.items():
-        assert torch.allclose(p, torch.stack([found[key] for found in plain]).mean(0), atol=1e-6), key
-    kept = whole.best.weights()
-    assert kept is not None
-    for key, p in kept.items():
-        assert torch.allclose(p, torch.stack([found[key] for found in plain[:3]]).mean(0), atol=1e-6), key
+    at = next(n for n in range(1, last + 1) if n / whole.count / training.epochs >= training.early)
+    assert 2 < at < last - 2
+    there = run("there", early=0.0)
+    there.train(say=lambda _: None, stop_at=at)
+    assert all(torch.equal(there.average[name], kept) for name, kept in whole.early.items())
+    assert not never.early
+    for stop in (at - 1, at, at + 2):
+        first, second = run(f"cut{stop}"), run(f"cut{stop}")
+        first.train(say=lambda _: None, stop_at=stop)
+        assert second.resume()
+        second.train(say=lambda _: None)
+        assert all(torch.equal(kept, second.early[name]) for name, kept in whole.early.items())
+        assert all(torch.equal(p, second.average[name]) for name, p in whole.average.items())
+    end = {name: p.clone() for name, p in whole.average.items()}
+    assert any(not torch.equal(end[name], kept) for name, kept in whole.early.items())
+    said: list[str] = []
+    _finish(dataclasses.replace(config, out=tmp_path, training=training), whole, _skeleton(config), data, said.append)
+    for name, p in whole.average.items():
+        torch.testing.assert_close(p, 0.75 * end[name] + 0.25 * whole.early[name])
+    assert any("mixed" in line for line in said)
+    again = run("whole")  # a finished run asked for again
+    assert again.resume()
+    assert again.train(say=lambda _: None)
+    assert all(torch.equal(p, again.average[name]) for name, p in end.items())
 
 
 def test_nothing_held_out_is_trained_on(data: TrainingData) -> None:

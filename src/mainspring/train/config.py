@@ -49,7 +49,8 @@ class Pace:
     muon: bool = False  # for the blocks' matrices: Jordan 2024; the rest stays with AdamW
     average: float = 0.997  # exponential, of the weights that are saved
     keep_best: bool = False  # end with the averaged weights that did best on held-out looks, not with the last
-    broad: bool = False  # the mean of those averages over the looks of the second half is looked at, too
+    early: float = 0.0  # how much of the training is done when the averaged weights are kept aside to be mixed in
+    early_share: float = 0.4  # of these in the model, the rest are those of the end: Wortsman et al. 2022 (WiSE-FT)
     seed: int = 0
     save_every_s: float = 120.0
     quantise: bool = True
@@ -114,6 +115,8 @@ def check_pace(pace: Pace, *, looks: int = 1) -> None:
             ("training.warmup", pace.warmup, 1, 1_000_000),
             ("training.decay", pace.decay, 0, 100),
             ("training.average", pace.average, 0, 1),
+            ("training.early", pace.early, 0, 0.95),
+            ("training.early_share", pace.early_share, 0, 1),
             ("training.seed", pace.seed, 0, 1 << 31),
             ("training.save_every_s", pace.save_every_s, 0, math.inf),
             ("training.looks", looks, 1, 10_000),

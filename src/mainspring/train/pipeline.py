@@ -61,7 +61,7 @@ def train_scorer(
     if not done:
         say(f"stopped at step {run.place.step}; the same command goes on from there")
         return None
-    folder = _finish(config, run, skeleton, data)
+    folder = _finish(config, run, skeleton, data, say)
     say(f"model in {folder}")
     return folder
 
@@ -111,10 +111,12 @@ def _trainable(config: Config, skeleton: Path, data: TrainingData) -> Trainable:
     return Trainable(model, free, table, std=config.shape.embedding_std, seed=seed)
 
 
-def _finish(config: Config, run: Run, skeleton: Path, data: TrainingData) -> Path:
+def _finish(config: Config, run: Run, skeleton: Path, data: TrainingData, say: Say = print) -> Path:
     folder = config.out / "model"
     if config.training.keep_best:
         run.take_best()
+    elif run.early:
+        run.mix_early(say=say)
     with whole(folder) as aside:
         shutil.copytree(skeleton, aside, dirs_exist_ok=True)
         _calibrate(aside, run, data)

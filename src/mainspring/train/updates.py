@@ -2,8 +2,8 @@
 
 A loop says which batches an epoch has, makes a batch's tensors from its plan and number, and gives losses for them; all
 that a step depends on is data, seed and step number. Here are the optimisers, the average, checkpoints, resuming, looks
-at held-out texts and the log. A checkpoint holds weights, their average, the optimisers and the place in the epoch;
-beside it lies the average that did best so far.
+at held-out texts and the log. A checkpoint holds weights, their average, that of early on if it is to be mixed in, the
+optimisers and the place in the epoch; beside it lies the average that did best so far.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ class Loop(ABC, Generic[Plan]):
         self.count = 1  # batches of the current epoch
         self.log = folder / "log.jsonl"
         self.best = Best(folder / "best.pt")
-        self.broad, self.broad_of = {name: p.clone() for name, p in self.average.items()}, 0  # a mean, of so many looks
+        self.early: dict[str, Tensor] = {}  # the average as it was early on, where it is to be mixed in
         if gpu:
             torch.set_float32_matmul_precision("high")
             torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every shape: 0.3 s a step
@@ -123,6 +123,9 @@ class Loop(ABC, Generic[Plan]):
             seen += self.counted(tensors)
             self.place.step += 1
             self.place.index += 1
+            after = progress + 1 / (epochs * self.count)
+            if progress < self.pace.early <= after:
+                self.early = {name: p.clone() for name, p in self.average.items()}
             now = time.monotonic()
             if self.place.step % LOG_EVERY == 0:
                 values = dict(zip(self.reported, torch.stack(losses).mean(0).tolist(), strict=True))
@@ -130,8 +133,8 @@ class Loop(ABC, Generic[Plan]):
                 say(f"step {self.place.step} {progress:.1%} {words}, {seen / (now - started):,.0f} tokens/s")
                 self._note(step=self.place.step, progress=progress, **values, seconds=now - started)
                 losses = []
-            if int(progress / look) != int((progress + 1 / (epochs * self.count)) / look):
-                self._look(progress, say)
+            if int(progress / look) != int(after / look):
+                self._look("held out", progress, say)
             late = now - started > stop_after_s or self.place.step == stop_at
             if late or now - saved > self.pace.save_every_s:
                 self.save()
@@ -141,26 +144,13 @@ class Loop(ABC, Generic[Plan]):
         self.save()
         return True
 
-    def _look(self, progress: float, say: Say) -> None:
-        self._offer("held out", progress, say)
-        if self.pace.broad and progress >= 0.5:
-            self._broaden()
-            latest, self.average = self.average, self.broad
-            self._offer(f"mean of {self.broad_of} looks", progress, say)
-            self.average = latest
-
-    def _offer(self, what: str, progress: float, say: Say) -> None:
+    def _look(self, what: str, progress: float, say: Say) -> None:
         found = self.look()
         best = self.best.offer(found, self.place.step, self.average)
         values = {name: value for name, (value, _) in found.items()}
         words = ", ".join(f"{k} {v:.3f}" for k, v in values.items())
         say(f"step {self.place.step} {what}: {words}" + (", the best so far" if best else ""))
-        self._note(step=self.place.step, progress=progress, **{what.partition(" of ")[0].replace(" ", "_"): values})
-
-    @torch.no_grad()
-    def _broaden(self) -> None:
-        self.broad_of += 1
-        torch._foreach_lerp_(list(self.broad.values()), list(self.average.values()), 1 / self.broad_of)
+        self._note(step=self.place.step, progress=progress, **{what.replace(" ", "_"): values})
 
     def _note(self, **entry: Any) -> None:
         with self.log.open("a") as handle:
@@ -242,12 +232,21 @@ class Loop(ABC, Generic[Plan]):
         for name, kept in (self.best.weights() or {}).items():
             self.average[name].copy_(kept)
 
+    @torch.no_grad()
+    def mix_early(self, *, say: Say) -> None:
+        """The average becomes the mean of that of early on and itself, by `early_share`; what it is worth is noted.
+
+        Not to be saved in a checkpoint: the same would be mixed in again.
+        """
+        for name, kept in self.early.items():
+            self.average[name].lerp_(kept, self.pace.early_share)
+        self._look("mixed", 1.0, say)
+
     def save(self) -> None:
         state = {
             "weights": {name: p.detach() for name, p in self.parameters.items()},
             "average": self.average,
-            "broad": self.broad,
-            "broad_of": self.broad_of,
+            "early": self.early,
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "place": vars(self.place),
         }
@@ -262,10 +261,9 @@ class Loop(ABC, Generic[Plan]):
         for name, p in self.parameters.items():
             p.copy_(state["weights"][name])
             self.average[name].copy_(state["average"][name])
-            self.broad[name].copy_(state["broad"][name])
         for optimiser, kept in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(kept)
-        self.place, self.broad_of = Place(**state["place"]), state["broad_of"]
+        self.place, self.early = Place(**state["place"]), state["early"]
         self.best.resume()
         return True
 
