@@ -11,9 +11,20 @@ from mainspring.train.content import forms
 from mainspring.train.content import persona as p
 from mainspring.train.content.examples import ABSENT, PRESENT, Example, rng_for
 from mainspring.train.content.quotes import DENIED, SAID
-from mainspring.train.content.traits import OFTEN, SIDES, WORDINGS, Side, Trait, Traits, trait_examples
+from mainspring.train.content.traits import (
+    HELD_OFTEN,
+    OFTEN,
+    SIDES,
+    TRAINED,
+    UNSEEN,
+    WORDINGS,
+    Side,
+    Trait,
+    Traits,
+    trait_examples,
+)
 from mainspring.train.sources import Conversation, exchange, made_up_traits
-from mainspring.train.splits import CAP
+from mainspring.train.splits import CALIBRATION, TEST, TRAIN, example_split, family_split, row_split
 
 SOURCES = Path(__file__).parents[2] / "data" / "sources"
 # Words of the families that are held out.
@@ -24,6 +35,12 @@ FORBIDDEN = re.compile(
     r"tennis|experts?|stands? (?:my|its) ground|risk\w*|gambl\w*|bets?|betting|disab\w*|wheelchairs?|blind|deaf)\b",
     re.IGNORECASE,
 )
+
+
+def likes(name: str) -> dict[str, list[str]]:
+    return {"a": [f"{name}!"], "b": [f"No {name}."], "a_is": [f"likes {name}"], "b_is": [f"dislikes {name}"]}
+
+
 TABLES: dict[str, dict[str, Any]] = {
     "one": {
         "early": {"a": ["Up at five."], "b": ["I sleep in."], "a_is": ["gets up early"], "b_is": ["gets up late"]},
@@ -34,10 +51,17 @@ TABLES: dict[str, dict[str, Any]] = {
             "a_is": ["keeps its room tidy"],
             "b_is": ["leaves its room as it is", "thinks little of order in itself"],
         },
-        "tea": {"a": ["Tea!"], "b": ["No tea."], "a_is": ["likes tea"], "b_is": ["dislikes tea"]},
+        "tea": {"near": ["cocoa"], **likes("tea")},
+        "cocoa": likes("cocoa"),
     },
-    "two": {"trams": {"a": ["I ride."], "b": ["I walk."], "a_is": ["takes trams"], "b_is": ["shuns trams"]}},
-}
+    "two": {
+        "trams": {
+            "near": ["buses"], "a": ["I ride."], "b": ["I walk."], "a_is": ["takes trams"], "b_is": ["shuns trams"],
+        },
+        "buses": likes("buses"),
+        **{name: likes(name) for name in ("kites", "dogs", "bells", "mice", "cats", "gongs")},  # near to no other
+    },
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -87,15 +111,44 @@ def trait(key: str) -> tuple[Traits, Trait]:
 
 
 def test_what_is_near_is_never_asked_as_something_else() -> None:
-    for key, wanted in (("early", {"tea", "trams"}), ("tidy", {"tea", "trams"}), ("tea", {"early", "tidy", "trams"})):
+    """Nor, of what is trained on, anything held out."""
+    others = {"trams", "buses", "kites", "mice"}
+    for key, wanted in (
+        ("early", {"tea", "cocoa", *others}), ("tidy", {"tea", "cocoa", *others}), ("tea", {"early", "tidy", *others}),
+        ("dogs", {"cats"}), ("gongs", {"bells"}),
+    ):  # fmt: skip
         among, own = trait(key)
-        assert {among.other(own, rng_for(seed)).key for seed in range(60)} == wanted
+        assert {among.other(own, rng_for(seed)).key for seed in range(90)} == wanted
+
+
+def test_whole_traits_are_held_out_that_are_near_to_no_other(tables: dict[str, dict[str, Any]]) -> None:
+    of = {t.key: t.split for t in Traits.read(TABLES).found}
+    assert {key for key, split in of.items() if split == CALIBRATION} == {"dogs", "cats"}
+    assert {key for key, split in of.items() if split == TEST} == {"bells", "gongs"}
+    among = Traits.read(tables)
+    held = Counter(trait.split for trait in among.found)
+    assert min(held[CALIBRATION], held[TEST]) >= 20
+    for example in trait_examples(tables, []):
+        own = among_key(among, example).split
+        assert example_split(example) == own
+        assert {row_split(row, own) for row in example.rows} == {True}
+        assert {family_split(row.behavior.key) for row in example.rows} == {own}
+        assert {row.group for row in example.rows} == {TRAINED if own == TRAIN else UNSEEN}
+
+
+def among_key(among: Traits, example: Example) -> Trait:
+    [found] = [trait for trait in among.found if trait.key == example.text_id.split("/")[1]]
+    return found
 
 
 def test_every_statement_is_said_plainly_first_and_often(made: list[Example]) -> None:
     texts = Counter(example.text_id for example in made)
-    assert set(texts.values()) == {OFTEN}
-    assert len(texts) == 10
+    assert {text_id.partition("/")[0]: count for text_id, count in texts.items()} == {
+        "trait": OFTEN,
+        "trait-calibration": HELD_OFTEN,
+        "trait-test": HELD_OFTEN,
+    }
+    assert len(texts) == 26
     first = {example.text_id: example for example in reversed(made)}
     for text_id, example in first.items():
         _, key, side, place = text_id.split("/")
@@ -139,7 +192,7 @@ def test_what_the_user_says_is_the_users(made: list[Example]) -> None:
 
 
 def test_definitions_are_whole_and_say_their_own_side(tables: dict[str, dict[str, Any]]) -> None:
-    """In the frames of their sort; those of held-out texts are never trained on."""
+    """In the frames of their sort; some are kept for held-out traits."""
     among = Traits.read(tables)
     for own in among.found:
         for number, _ in enumerate(SIDES):
@@ -200,8 +253,6 @@ def test_labels_follow_from_what_is_said_and_by_whom(tables: dict[str, dict[str,
             else:
                 right = (k, 1 - one[1]) in told if kind == ["denied"] else one in told
             assert row.label == (PRESENT if right else ABSENT), (example, row)
-            assert row.group == "made_up_traits"
-            assert row.group in CAP  # held-out texts show more behaviors than a look has time for
             unsure = denies and (kind == ["denied"] or one != own)  # who says no may yet not hold the contrary
             assert (row.confidence < 0.9) == unsure
             counts[form, "/".join(kind), row.label] += 1
@@ -214,7 +265,7 @@ def test_labels_follow_from_what_is_said_and_by_whom(tables: dict[str, dict[str,
             assert counts[form, sort, PRESENT]
             assert counts[form, sort, ABSENT]
     assert counts["borrowed", "", True]
-    assert sum(len(found) == OFTEN for found in spans.values()) > 0.8 * len(spans)
+    assert sum(len(found) >= OFTEN for found in spans.values()) > 0.8 * len(spans)
 
 
 def test_forms_take_either_kind_of_position() -> None:

@@ -35,7 +35,7 @@ HELD_EDITS = {*TEST_EDITS, *CALIBRATION_EDITS}
 SELF_WORDED = {*changed.BY_KEY, *REPEATS, *doubles.BEHAVIORS, *casing.BEHAVIORS, *calls.BEHAVIORS}  # beside their code
 WORDED_KINDS = {
     entry["key"]
-    for name in ("manner", "claims", "acts", "signs")
+    for name in ("manner", "claims", "acts", "signs", "speech", "rhetoric")
     for entry in tomllib.loads((files(content) / f"kinds_{name}.toml").read_text("utf-8"))["kind"]
 }  # these have all their clauses beside their sentences
 KNOWN = {

@@ -1,4 +1,4 @@
-"""Who is held out: texts by a hash of their id, behaviors by the lists in `content/`.
+"""Who is held out: texts by a hash of their id, behaviors by the lists in `content/`, made-up traits by their keys.
 
 A row of a held-out behavior is a test row only where its text is too; no view that shows a held-out behavior, and no
 statement of a held-out family, is ever trained on.
@@ -10,6 +10,7 @@ from mainspring.train.content.examples import PRESENT, Example, Row, rng_for
 TRAIN, CALIBRATION, TEST = 0, 1, 2
 SPLITS = ("train", "calibration", "test")
 TEST_SHARE, CALIBRATION_SHARE = 0.08, 0.05
+TRAIT_CALIBRATION, TRAIT_TEST = "trait-calibration", "trait-test"  # of made-up traits
 HELD_GROUPS = {"edits_unseen": TEST, "edits_calibration": CALIBRATION}
 # Rows of a (group, behavior, label) that a held-out split keeps.
 CAP = {
@@ -19,7 +20,7 @@ CAP = {
     "natural": 150,
     "edits_unseen": 60,
     "attitudes_unseen": 24,
-    "made_up_traits": 2,
+    "made_up_unseen": 40,
 }
 # Rows of these are counted, and marked, by the base of a behavior.
 BY_BASE = ("rules", "attitudes_unseen")
@@ -27,12 +28,17 @@ DEFAULT_CAP = 36
 
 
 def text_split(text_id: str) -> int:
+    """Statements of made-up traits go with their trait."""
+    if text_id.startswith("trait/"):
+        return TRAIN
     chance = rng_for("split", text_id).random()
     return TEST if chance < TEST_SHARE else CALIBRATION if chance < TEST_SHARE + CALIBRATION_SHARE else TRAIN
 
 
 def family_split(behavior_key: str) -> int:
     """TRAIN for what may be trained on."""
+    if (made_up := behavior_key.partition("/")[0]) in (TRAIT_CALIBRATION, TRAIT_TEST):
+        return TEST if made_up == TRAIT_TEST else CALIBRATION
     kind, _, trait = behavior_key.partition(":")
     family = p.FAMILY_OF.get(trait) if kind in ("persona", "user_persona") else None
     return TEST if family in p.TEST_FAMILIES else CALIBRATION if family in p.CALIBRATION_FAMILIES else TRAIN

@@ -4,12 +4,15 @@ A network that knows some eighty published traits sorts whatever it reads into t
 thousands of combinations in few sentences; here no sentence comes from a template, and no two traits share one. The
 tables are those of `sources.made_up_traits`: statements of both sides (`a`, `b`), verb phrases that complete "the assistant
 ..." (`a_is`, `b_is`), and the traits that one of its statements may also tell about (`near`, taken both ways).
+
+Statements are quoted in what is asked about others, so that whole traits are held out instead of texts.
 """
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import cycle
 from typing import Any
 
 from mainspring.train.content import forms
@@ -19,11 +22,14 @@ from mainspring.train.content.forms import ITSELF, MY, Told, frames
 from mainspring.train.content.phrasing import Behavior
 from mainspring.train.content.quotes import DENIED, SAID
 from mainspring.train.sources import Conversation
+from mainspring.train.splits import CALIBRATION, TEST, TRAIN, TRAIT_CALIBRATION, TRAIT_TEST
 
 SIDES = "ab"
-GROUP = "made_up_traits"
+TRAINED, UNSEEN = "made_up_traits", "made_up_unseen"  # groups
+ALONE = (TRAIN, CALIBRATION, TEST)  # splits, by turns, of traits near to no other; the others are trained on
+NAMES = {TRAIN: "trait", CALIBRATION: TRAIT_CALIBRATION, TEST: TRAIT_TEST}  # what keys begin with
 WORDINGS = 24  # of a behavior: its phrases in so many frames
-OFTEN = 3  # examples of a statement
+OFTEN, HELD_OFTEN = 3, 5  # examples of a statement
 CONTRARY, ELSE = 0.97, 0.95  # how sure it is that a statement is not the contrary's, nor another trait's
 QUOTED, DENIES, NEARBY = 0.4, 0.3, 0.5  # how often a quote is asked about, a denial; another trait of the same table
 
@@ -35,11 +41,12 @@ class Trait:
     said: tuple[tuple[str, ...], tuple[str, ...]]
     phrases: tuple[tuple[str, ...], tuple[str, ...]]
     near: frozenset[str] = frozenset()
+    split: int = TRAIN
 
 
 @dataclass(frozen=True)
 class Traits:
-    """All of them, and of each the others that its statements say nothing of."""
+    """All of them, and of each the others of its split that its statements say nothing of."""
 
     found: tuple[Trait, ...]
 
@@ -53,12 +60,18 @@ class Traits:
                 found.append(Trait(key, table, said, phrases, frozenset(values.get("near", ()))))
         if len({trait.key for trait in found}) != len(found):
             raise ValueError("two traits have the same key")
-        return cls(tuple(found))
+        named = {key for trait in found for key in trait.near}
+        turns = cycle(ALONE)
+        return cls(tuple(t if t.near or t.key in named else replace(t, split=next(turns)) for t in found))
 
     @cached_property
     def others(self) -> Mapping[str, tuple[Trait, ...]]:
         return {
-            one.key: tuple(t for t in self.found if t is not one and t.key not in one.near and one.key not in t.near)
+            one.key: tuple(
+                t
+                for t in self.found
+                if t.split == one.split and t is not one and t.key not in one.near and one.key not in t.near
+            )
             for one in self.found
         }
 
@@ -80,7 +93,7 @@ class Side:
 
     @property
     def key(self) -> str:
-        return f"trait/{self.trait.key}/{SIDES[self.side]}"
+        return f"{NAMES[self.trait.split]}/{self.trait.key}/{SIDES[self.side]}"
 
     @property
     def contrary(self) -> "Side":
@@ -123,7 +136,7 @@ class Side:
 def _framed(
     key: str, phrases: Sequence[str], around: Sequence[str], test: Sequence[str], needs: str = "reply"
 ) -> Behavior:
-    """`test` frames are those of held-out texts."""
+    """`test` frames are those of held-out traits."""
     rng = rng_for("framed", key)
     texts = [frame.format(phrase) for phrase in phrases for frame in rng.sample(around, len(around))]
     held = tuple(frame.format(phrase) for phrase in phrases for frame in test)
@@ -168,10 +181,11 @@ def trait_examples(
             text_id = f"{side.key}/{place}"
             if not kept(text_id):
                 continue
-            for number in range(OFTEN):
+            held = side.trait.split != TRAIN
+            for number in range(HELD_OFTEN if held else OFTEN):
                 rng = rng_for("trait", text_id, number)
                 form = rng.choices(FORMS, FORM_SHARES)[0] if number else forms.plain
                 span, rows = form(side, text, rng, talk)
-                yield Example(
-                    span, text_id, "made-up traits", tuple(Row(b, told, GROUP, sure) for b, told, sure in rows)
-                )
+                group = UNSEEN if held else TRAINED
+                marked = tuple(Row(behavior, told, group, sure) for behavior, told, sure in rows)
+                yield Example(span, text_id, "made-up traits", marked)
