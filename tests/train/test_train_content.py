@@ -5,19 +5,21 @@ import re
 
 import pytest
 
+from mainspring.text.span import Span, ToolCall
 from mainspring.train import splits
 from mainspring.train.content import changed
 from mainspring.train.content import kinds as k
 from mainspring.train.content.constraints import CONSTRAINTS, Constraint, constrained
 from mainspring.train.content.echoes import ECHOES, echoed
-from mainspring.train.content.examples import ABSENT, PRESENT
+from mainspring.train.content.examples import ABSENT, PRESENT, rng_for
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.failures import admission, error, orders
 from mainspring.train.content.insertions import insertion_examples
 from mainspring.train.content.patterns import reports_error
 from mainspring.train.content.repeats import TWICES, repeated
 from mainspring.train.content.slots import values
-from mainspring.train.sources import Conversation, exchange
+from mainspring.train.content.structural import Pools, _wrong_earlier, structural_examples
+from mainspring.train.sources import Conversation, exchange, message
 
 REPLY = "The bridge has 3 arches. It was finished in 1890, after two floods, and people still walk over it."
 TALK = [
@@ -140,3 +142,33 @@ def test_failures_are_many_and_the_rule_for_errors_sees_each() -> None:
 )
 def test_what_is_no_failure(result: str) -> None:
     assert not reports_error(result)
+
+
+def test_a_call_of_before_is_wrong_where_nobody_had_told_its_value() -> None:
+    """The output is a text: what is asked about the tool was done on the way."""
+    call = ToolCall("book_table", {"city": "Lyon", "people": "4"})
+    turns = (
+        message("user", "Book a table for 4 in Lyon. Not in Graz, please."),
+        message("assistant", "", call),
+        message("tool", "Booked in Turku."),
+    )
+    booking = Conversation(Span(turns, (message("assistant", "Done!"),)), "t/1", "test")
+    pools = Pools(("book_table",), {"city": ("Lyon", "Graz", "Turku"), "people": ("4", "12")}, (), ())
+    facts, seen = Facts(booking.span), set()
+    for seed in range(80):
+        made = _wrong_earlier(booking, facts, pools, rng_for("wrong", seed))
+        if made is None:  # Graz and 4 had been told
+            continue
+        span, told = made
+        assert (span.output, span.input[::2]) == (booking.span.output, turns[::2])
+        [found] = [part for part in span.input[1].parts if isinstance(part, ToolCall)]
+        assert isinstance(found.arguments, dict)
+        changed = tuple(found.arguments.items() - {"city": "Lyon", "people": "4"}.items())
+        assert told == {"wrong_argument": bool(changed), "wrong_tool": False}
+        seen.add(changed)
+    assert seen == {(), (("city", "Turku"),), (("people", "12"),)}
+    judged_wrong = Conversation(booking.span, "t/1", "test", (("good_step", False),))
+    assert _wrong_earlier(judged_wrong, facts, pools, rng_for("wrong")) is None
+    talk = [Conversation(booking.span, f"t/{i}", "test") for i in range(40)]
+    shown = [e for e in structural_examples(talk, pools) if any(r.behavior.key == "wrong_argument" for r in e.rows)]
+    assert {row.label for e in shown for row in e.rows if row.behavior.key == "wrong_argument"} == {PRESENT, ABSENT}

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.text.span import Message, Span, Text, ToolDefinition, ToolResult
+from mainspring.text.span import Message, Span, Text, ToolCall, ToolDefinition, ToolResult
 from mainspring.train.content import calls, casing, doubles
 from mainspring.train.content.constraints import BEHAVIORS as CONSTRAINT_BEHAVIORS
 from mainspring.train.content.constraints import CONSTRAINTS, constrained
@@ -188,6 +188,23 @@ def _wrong_argument(conversation: Conversation, facts: Facts, pools: Pools, rng:
     return calls.called(facts.span, [changed]), {"wrong_argument": True, "wrong_tool": False}
 
 
+def _wrong_earlier(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
+    """A call of an earlier turn as it is, or with a value in one argument that nobody had told by then."""
+    span = facts.span
+    found = [(at, part) for at, m in enumerate(span.input) for part in m.parts if isinstance(part, ToolCall)]
+    if not found or dict(conversation.marks).get("good_step") is False:
+        return None
+    at, call = rng.choice(found)
+    if rng.random() < 0.4:
+        return span, {"wrong_argument": False, "wrong_tool": False}
+    changed = calls.other_value(call, pools.values, rng, told=Facts(Span(span.input[:at])).before)
+    if changed is None:
+        return None
+    parts = tuple(changed if part is call else part for part in span.input[at].parts)
+    turns = (*span.input[:at], msgspec.structs.replace(span.input[at], parts=parts), *span.input[at + 1 :])
+    return msgspec.structs.replace(span, input=turns), {"wrong_argument": True, "wrong_tool": False}
+
+
 def _wrong_tool(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
     if not facts.output_calls or dict(conversation.marks).get("good_step") is False:
         return None
@@ -262,7 +279,7 @@ def _made(found: tuple[Span, dict[str, bool]] | None) -> Made:
     return None if found is None else (found[0], dict(found[1]))
 
 
-_TOOL_MAKERS: list[Maker] = [_wrong_argument, _wrong_argument, _wrong_tool, _repeated_call, _ignores_error, _ignores_error,
+_TOOL_MAKERS: list[Maker] = [_wrong_argument, _wrong_argument, _wrong_earlier, _wrong_earlier, _wrong_tool, _repeated_call, _ignores_error, _ignores_error,
                              _contradicts, _injected_result, _paired, _earlier_call, _value_twice, _old_answer]  # fmt: skip
 
 
