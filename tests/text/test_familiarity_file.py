@@ -50,6 +50,32 @@ def test_what_was_saved_is_read(tmp_path) -> None:
     assert Familiarity.load(tmp_path / "elsewhere") is None
 
 
+@pytest.mark.parametrize("vocab", [20_000, 70_000])
+def test_what_is_saved_is_as_good_in_less_room(tmp_path, vocab: int) -> None:
+    """Tokens of a behavior in order, in the narrowest type that holds them all; values in steps."""
+    rng = np.random.default_rng(0)
+    bags = [
+        {
+            int(token): int(count)
+            for token, count in zip(rng.integers(0, vocab, 90), rng.integers(1, 30, 90), strict=True)
+        }
+        for _ in range(200)
+    ]
+    made = Familiarity.of(bags, vocab)
+    made.save(tmp_path)
+    read = Familiarity.read((tmp_path / FILE).read_bytes())
+    assert (read.tokens == made.tokens).all()
+    for bag, asked in zip(bags, rng.choice(made.tokens, (200, 12)), strict=True):
+        tokens = [*asked, *list(bag)[:9]]
+        assert read(tokens) == pytest.approx(made(tokens), abs=3e-3)
+    inner = np.diff(made.owners) == 0
+    assert (np.diff(made.tokens)[inner] > 0).all()
+    plain = io.BytesIO()
+    arrays = {"weight": made.weight.astype(np.float16), "tokens": made.tokens, "owners": made.owners.astype(np.uint16)}
+    np.savez_compressed(plain, allow_pickle=False, **arrays, values=made.values.astype(np.float16))
+    assert (tmp_path / FILE).stat().st_size < 0.92 * len(plain.getvalue())
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -21,6 +21,8 @@ FILE, BAG_TOKENS = "familiarity.npz", 120
 FILE_BYTES, UNPACKED_BYTES = 4 << 20, 16 << 20
 OWNERS = 1 << 16
 """Training behaviors, as many as the file's type can number."""
+VALUE_STEPS = 512
+"""Of the file's values, from 0 to 1: a familiarity moves by about a thousandth."""
 MOST_WEIGHT = 65_504.0
 """What the file's type holds: squares of it still sum within float32."""
 
@@ -45,7 +47,7 @@ class Familiarity:
         owners: list[int] = []
         values: list[float] = []
         for owner, bag in enumerate(bags):
-            kept = dict(sorted(bag.items(), key=lambda pair: -pair[1])[:BAG_TOKENS])
+            kept = dict(sorted(sorted(bag.items(), key=lambda pair: -pair[1])[:BAG_TOKENS]))
             row = np.array([np.sqrt(count) * weight[token] for token, count in kept.items()], np.float32)
             tokens += list(kept)
             owners += [owner] * len(kept)
@@ -65,11 +67,12 @@ class Familiarity:
         return min(1.0, float(scores.max(initial=0.0) / norm)) if norm else 0.0
 
     def save(self, folder: Path) -> None:
+        """Tokens in order and values in steps take a third less room."""
         narrow: dict[str, Any] = {
             "weight": self.weight.astype(np.float16),
-            "tokens": self.tokens.astype(np.uint32),
+            "tokens": self.tokens.astype(np.uint16 if len(self.weight) <= 1 << 16 else np.uint32),
             "owners": self.owners.astype(np.uint16),
-            "values": self.values.astype(np.float16),
+            "values": (np.round(self.values * VALUE_STEPS) / VALUE_STEPS).astype(np.float16),
         }
         np.savez_compressed(folder / FILE, allow_pickle=False, **narrow)
 
