@@ -151,8 +151,8 @@ RULES: tuple[Rule, ...] = (
           "the answer has a formula with an equals sign", "the response shows a calculation",
           lambda f: p.mathematics(f.reply)),
     _rule("reply_repeats_user", "the reply repeats a long stretch of the user's words|"
-          "the assistant copies five or more words in a row from the user|the answer echoes the user's message",
-          "the response quotes what the user wrote nearly word for word", lambda f: _shares_run(f, 6), "text", "user"),
+          "the assistant copies six or more words in a row from the user|the answer takes over a phrase of the user's at length",
+          "the response has a whole stretch of what the person wrote in it", lambda f: _shares_run(f, 6), "text", "user"),
     _rule("reply_new_number", "the reply contains a number that stands nowhere in the input|"
           "the assistant states a figure that nobody gave it|a number in the answer does not come from the conversation",
           "the response introduces a figure of its own", lambda f: bool(numbers(f.reply) - numbers(f.before))),
