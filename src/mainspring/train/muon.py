@@ -17,7 +17,7 @@ SCALE = "match_rms_adamw"
 
 class Muon(torch.optim.Muon):
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         if closure is not None:
             raise ValueError("a step of Muon takes no closure")
         for group in self.param_groups:
