@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mainspring.backend.capture import recorded
+
 LIMIT = 160  # graphs kept; further shapes run as written
 
 
@@ -52,9 +54,6 @@ class Replayed:
         return report.detach()
 
     def _recorded(self, places: list[Tensor]) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]:
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            report = self._run(places)
+        graph, report = recorded(lambda: self._run(places), self.pool)
         self.pool = self.pool or graph.pool()
         return graph, places, report

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mainspring.backend.capture import recorded
 from mainspring.backend.cuda.buckets import bucketed
 from mainspring.backend.cuda.job import NONE, Job, Scratch, exact, write
 from mainspring.backend.cuda.layout import Shape, buffer_bytes, host_tables
@@ -150,10 +151,9 @@ def record(buffers: Buffers, forward: Callable[[], Tensor], pool: Any) -> Record
     """Tables up, then `forward`. Kernels are compiled by a run on padding alone, which moves no state."""
     buffers.upload(Job([], [], NONE, NONE, NONE, NONE, NONE))
     forward()
-    torch.cuda.current_stream().synchronize()
-    graph = torch.cuda.CUDAGraph()
-    # Of this thread's calls: another one may be waiting for a checkpoint on its way to the host.
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+
+    def sent() -> Tensor:
         buffers.send()
-        result = forward()
-    return Recorded(buffers, graph, result)
+        return forward()
+
+    return Recorded(buffers, *recorded(sent, pool))

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mainspring.backend.capture import recorded
 from mainspring.backend.cuda_slots.rounds import Choice, Given, Made, Rounds, Shape, blank
 
 MOST_GRAPHS = 64
@@ -116,13 +117,9 @@ class Runner:
     def _record(self, entry: Entry, run: Callable[[], Made]) -> None:
         """Kernels are compiled by a run of lanes that do nothing; then the same is recorded."""
         run()
-        torch.cuda.current_stream().synchronize()
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        entry.graph = torch.cuda.CUDAGraph()
-        # Of this thread's calls: another one may be waiting for a checkpoint on its way to the host.
-        with torch.cuda.graph(entry.graph, pool=self._pool, capture_error_mode="thread_local"):
-            entry.made = run()
+        entry.graph, entry.made = recorded(run, self._pool)
 
     def _make_way(self) -> None:
         """The next round takes the places that the one LAUNCHES before it has on the host, for its request too."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mainspring.backend.capture import recorded
 from mainspring.train.distill.config import Writing
 from mainspring.train.distill.teacher import Teacher
 from mainspring.train.distill.vocabulary import Turn, Vocabulary
@@ -150,10 +151,7 @@ class Streams:
         if self.graph is not None:
             self.graph.replay()
         elif self.text.is_cuda and self.steps > 3:
-            torch.cuda.synchronize()
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                self._step()
+            self.graph, _ = recorded(self._step)
             self.graph.replay()
         else:
             self._step()
