@@ -21,7 +21,7 @@ from mainspring.train.content.slots import values
 from mainspring.train.content.structural import Pools, _wrong_earlier, structural_examples
 from mainspring.train.sources import Conversation, exchange, message
 
-REPLY = "The bridge has 3 arches. It was finished in 1890, after two floods, and people still walk over it."
+REPLY = "The bridge has 3 arches. It was finished in 1890, after two floods, and people in Lyon still walk over it."
 TALK = [
     Conversation(exchange(f"Tell me about bridge {i}.", f"{REPLY} Bridge {i} is one."), f"t/{i}", "test")
     for i in range(300)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+from collections import Counter
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,17 @@ def data(config: Config) -> TrainingData:
     bundle = Bundle.load(_skeleton(config))
     found = examples(SOURCES, share=TRAINING.share)
     return prepare(bundle, found, config.out, limit=TRAINING.view_tokens, progress=lambda _: None)
+
+
+def test_sources_take_turns() -> None:
+    """Held-out rows are kept as they come: in the sources' own order the first source would have them all."""
+    talk = list(takewhile(lambda e: len(e.rows) > 50, examples(SOURCES, share=0.02)))
+    first = Counter(example.source for example in talk[: len(talk) // 2])
+    whole = Counter(example.source for example in talk)
+    often = [source for source, count in whole.items() if count >= 20]
+    assert len(often) >= 3
+    for source in often:
+        assert 0.25 < first[source] / whole[source] < 0.75
 
 
 def test_every_maker_has_rows_in_what_is_trained_on(data: TrainingData) -> None:

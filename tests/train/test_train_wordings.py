@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.train import content
-from mainspring.train.content import calls, casing, changed, doubles, patterns
+from mainspring.train.content import calls, casing, changed, doubles, patterns, refusals
 from mainspring.train.content import kinds as k
 from mainspring.train.content import persona as p
 from mainspring.train.content.constraints import CONSTRAINTS, Wish
@@ -32,7 +32,14 @@ from mainspring.train.sources import Conversation, Statement, exchange, statemen
 
 SOURCES = Path(__file__).parents[2] / "data" / "sources"
 HELD_EDITS = {*TEST_EDITS, *CALIBRATION_EDITS}
-SELF_WORDED = {*changed.BY_KEY, *REPEATS, *doubles.BEHAVIORS, *casing.BEHAVIORS, *calls.BEHAVIORS}  # beside their code
+SELF_WORDED = {
+    *changed.BY_KEY,
+    *REPEATS,
+    *doubles.BEHAVIORS,
+    *casing.BEHAVIORS,
+    *calls.BEHAVIORS,
+    *refusals.BEHAVIORS,
+}  # beside their code
 WORDED_KINDS = {
     entry["key"]
     for name in ("manner", "claims", "acts", "signs", "speech", "rhetoric")

@@ -23,7 +23,7 @@ WIDTHS = np.array([32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536])  # of 
 MOST, LEAST, BESIDE = 1500, 250, 2.0  # rows of a cell an epoch: limits, and how many for each one that says present
 # Shares of what their cells would have drawn. That another trait is absent is likely anyhow; statements seen more than
 # two or three times are learned by heart, and marks of unseen families fall (docs/scorer.md).
-DRAWN = {"persona_other": 0.2, "persona_seen": 0.65, "persona_forms": 0.4, "attitudes": 0.6, "made_up_traits": 0.6}
+DRAWN = {"persona_other": 0.2, "persona_seen": 0.8, "persona_forms": 0.4, "attitudes": 0.6}
 # Limits of single behaviors. Whether a word stands in a text is the plainest comparison of definition and view: what
 # others build upon, and learned late or never where few rows ask for it.
 MANY = {"reply_word": 20_000, "user_word": 20_000}

@@ -48,6 +48,8 @@ def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:
         return share >= 1 or rng_for("share", text_id).random() < share
 
     talk = [c for c in with_tools(conversations(folder)) if kept(c.text_id)]
+    # Held-out rows are kept as they come, up to a limit: in the sources' order they would be those of one source.
+    talk.sort(key=lambda c: rng_for("order", c.text_id).random())
     pools = pools_of(talk)
     yield from rule_examples(talk)
     yield from insertion_examples(talk, _rounds, _held_kinds)

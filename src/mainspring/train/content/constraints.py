@@ -48,6 +48,17 @@ def _lacks(pattern: str) -> Test:
     return lambda reply, w: re.search(pattern, reply) is None
 
 
+def _small(text: str) -> str:
+    """Its first letter small."""
+    at = next((i for i, c in enumerate(text) if c.isalpha()), 0)
+    return text[:at] + text[at : at + 1].lower() + text[at + 1 :]
+
+
+def _small_within(reply: str) -> str:
+    """No capitals but at the head of a sentence or line, and in the word I."""
+    return re.sub(r"(?<![.!?\n])(?<![.!?\n]\s)(?<!^)(?!\bI\b)\w", lambda m: m[0].lower(), reply)
+
+
 def numbered(reply: str) -> bool:
     """Points 1 and 2, or one point that is all of the reply."""
     one, two = (re.search(rf"(?:^|\n)\s*{n}[.)] \S", reply) for n in (1, 2))
@@ -129,6 +140,24 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         "the response has no heading as the person wanted",
         "Give your answer a title.|Put a title on top.|Start with a line that says Title: and a name.",
         _lacks(r"^\s*(?:Title:|# )"), lambda reply, w: f"Title: About the {w.word}\n{reply}"),
+    _of("broke_small_openings", "the sentences of the reply begin with capitals although the user wanted small letters there|"
+        "the assistant ignores how its sentences were to begin: without a capital|"
+        "a sentence opens with a big letter, which the user had asked not to get",
+        "the response capitalises its sentences although the person wished otherwise",
+        "Start your sentences in small letters.|Begin each sentence with a small letter.|Sentences shall open without a capital.",
+        lambda reply, w: any(s != _small(s) for s in sentences(reply)),
+        lambda reply, w: "".join(map(_small, re.split(r"((?<=[.!?])\s+|\n+)", reply))), looks=True),
+    _of("broke_small_names", "names have capitals in the reply although the user wanted them small|"
+        "the assistant ignores that words within a sentence were to be small|"
+        "the reply writes a name with a big letter, against the user's wish",
+        "the response capitalises names although the person wished otherwise",
+        "Write names in small letters.|Put all names in small letters, sentences may begin with a capital.|Don't capitalise names.",
+        lambda reply, w: reply != _small_within(reply), lambda reply, w: _small_within(reply), looks=True),
+    _of("broke_small_first", "the reply opens with a capital although the user asked for a small letter|"
+        "the assistant ignores that its first letter was to be small|the first letter is a big one, against the user's wish",
+        "the response does not open in the small letter that the person wanted",
+        "Your first letter must be a small one.|Open with a small letter.|Let your answer start in a small letter.",
+        lambda reply, w: reply != _small(reply), lambda reply, w: _small(reply), looks=True),
     _of("lowercase_asked", "the reply has capital letters although the user asked for lower case|"
         "the assistant ignores that only lower case was wanted", "the response is not all lower case as the person wanted",
         "Write in lower case only.|No capital letters, please.|all lowercase please",

@@ -13,9 +13,13 @@ CODE = (
 )
 FENCED = re.compile(r"```.*?(?:```|$)", re.DOTALL)
 SORRY = rf"\b(?:sorry|apologi[sz](?:es?|ed|ing)|apolog(?:y|ies))\b|(?<!not )(?<!{NOT} )(?<!never )\bregret\b"
+# Poems and songs can't wait, hide or stop; "we" that can't have half a person is everybody.
 REFUSAL = (
-    rf"\b(?:I|we) (?:can(?:not|['’]t)(?! wait\b| help but\b| believe\b)|(?:am|are) (?:not able|unable)|wo{NOT}|will not"
-    r"|(?:must|have to) decline)\b"
+    rf"\bI (?:can(?:not|['’]t)|wo{NOT}|will not)\b(?! (?:wait|help but|believe|imagine|deny|ignore|stress|emphasi[sz]e|give up"
+    r"|stop|hide|eat|live|afford|betray|express my|be (?:beat|at|late)|thank you enough|speak of|go on|sleep|rest)\b)"
+    rf"|\bwe (?:can(?:not|['’]t)|wo{NOT}|will not) (?:\w+ly )?(?:do (?:that|this|it)|provide|help|assist|offer|accept|process|cancel"
+    r"|change|determine|give you|share|answer|make|book|create|complete|confirm|guarantee)\b"
+    r"|\bI am (?:not able|unable)\b|\bwe are (?:not able|unable)\b|\b(?:I|we) (?:must|have to) decline\b"
     r"|\b(?:I['’]m|we['’]re) (?:unable|not able|afraid (?:I|we)\b)|\bnot able to (?:help|assist)"
 )
 GREETING = r"^\s*(?:hi|hello|hey|greetings|good (?:morning|afternoon|evening)|welcome)\b"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mainspring.text.span import Message, Span, Text, ToolCall, ToolDefinition, ToolResult
-from mainspring.train.content import calls, casing, doubles
+from mainspring.train.content import calls, casing, doubles, kinds, refusals
 from mainspring.train.content.constraints import BEHAVIORS as CONSTRAINT_BEHAVIORS
 from mainspring.train.content.constraints import CONSTRAINTS, constrained
 from mainspring.train.content.echoes import BEHAVIORS as ECHO_BEHAVIORS
@@ -20,9 +20,11 @@ from mainspring.train.content.echoes import echoed, other_number
 from mainspring.train.content.examples import UNTOLD, Example, Row, label, rng_for, rule_rows
 from mainspring.train.content.facts import Facts, numbers, text
 from mainspring.train.content.failures import admission, error, orders
+from mainspring.train.content.insertions import behavior_of
 from mainspring.train.content.phrasing import Behavior
 from mainspring.train.content.repeats import BEHAVIORS as REPEAT_BEHAVIORS
 from mainspring.train.content.repeats import repeated
+from mainspring.train.content.rules import RULES
 from mainspring.train.content.slots import values
 from mainspring.train.content.wordings import more
 from mainspring.train.sources import Conversation, exchange, message
@@ -79,9 +81,12 @@ EDITS: dict[str, Behavior] = dict(
                   "a word is doubled by mistake in the answer", "the response contains an accidental word repetition"),
     )
 )  # fmt: skip
-EDITS |= (
-    ECHO_BEHAVIORS | CONSTRAINT_BEHAVIORS | REPEAT_BEHAVIORS | doubles.BEHAVIORS | casing.BEHAVIORS | calls.BEHAVIORS
-)
+for _more in (ECHO_BEHAVIORS, CONSTRAINT_BEHAVIORS, REPEAT_BEHAVIORS, doubles.BEHAVIORS, casing.BEHAVIORS, calls.BEHAVIORS,
+              refusals.BEHAVIORS):  # fmt: skip
+    EDITS |= _more
+# Behaviors at home elsewhere, of which an edit says something too.
+ELSEWHERE = {rule.behavior.key: rule.behavior for rule in RULES if rule.behavior.key == refusals.REFUSES}
+ELSEWHERE |= {refusals.ALTERNATIVE: behavior_of(kinds.BY_KEY[refusals.ALTERNATIVE])}
 CONSTRUCTED = 24_000  # conversations made whole, half of them with values to compare, half with things said twice
 MARKS = dict(
     (
@@ -152,14 +157,17 @@ def _example(conversation: Conversation, span: Span, told: dict[str, bool | None
     facts = Facts(span)
     rows = []
     for key, present in told.items():
-        behavior = EDITS[key]
+        behavior = EDITS.get(key) or ELSEWHERE[key]
         value = UNTOLD if present is None or not set(behavior.needs) <= facts.shows else label(present)
         rows.append(Row(behavior, value, _group(key)))
     rows += [Row(b, UNTOLD, _group(b.key)) for b in _untold(facts, set(told), rng)]
-    return Example(span, conversation.text_id, conversation.source, (*rows, *rule_rows(facts, 3, rng)))
+    rows += [r for r in rule_rows(facts, 3, rng) if r.behavior.key not in told]
+    return Example(span, conversation.text_id, conversation.source, tuple(rows))
 
 
 def _group(key: str) -> str:
+    if key == refusals.REFUSES:
+        return "rules"
     return "edits_unseen" if key in TEST_EDITS else "edits_calibration" if key in CALIBRATION_EDITS else "edits"
 
 
@@ -396,6 +404,10 @@ def _request(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) ->
     return _made(doubles.doubled_request(facts, pools.questions, rng))
 
 
+def _refused(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
+    return _made(refusals.refused(facts, rng))
+
+
 def _cased(_: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
     return _made(casing.cased(facts, rng))
 
@@ -413,6 +425,7 @@ _TEXT_MAKERS: list[Maker] = [
     _phrase,
     _request,
     _cased,
+    _refused,
     _old_answer,
     _off_topic,
     _off_topic,

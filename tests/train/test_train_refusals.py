@@ -1,0 +1,106 @@
+"""Refusals put together from parts: many, labelled by what went in, asked about once, apart from what is held out."""
+
+import random
+
+import pytest
+
+from mainspring.text.span import Span, ToolCall
+from mainspring.train.content import refusals
+from mainspring.train.content.examples import ABSENT, PRESENT, rule_rows
+from mainspring.train.content.facts import Facts
+from mainspring.train.content.rules import RULES
+from mainspring.train.content.structural import EDITS, pools_of, structural_examples
+from mainspring.train.sources import Conversation, exchange, message
+
+OWN = (refusals.REFUSES, refusals.ALTERNATIVE, *refusals.BEHAVIORS)
+TALK = [
+    Conversation(exchange(f"What is number {i}?", f"Number {i} is a fine one. It has {i} parts."), f"t/{i}", "test")
+    for i in range(300)
+]
+
+
+def stem(part: str) -> str:
+    """What stands before the first slot, as it stands in whatever case the sentence has it."""
+    return part.partition("{")[0].lower()
+
+
+def holds(reply: str, parts: tuple[str, ...]) -> bool:
+    return any(stem(part) in reply.lower() for part in parts)
+
+
+def test_refusals_are_many_and_say_what_they_are_made_of() -> None:
+    made = [refusals.refusal(random.Random(seed)) for seed in range(2000)]
+    assert len({reply for reply, _ in made}) > 1900
+    for reply, told in made:
+        assert "{" not in reply
+        by_rule, lack = holds(reply, refusals._RULES), holds(reply, refusals._LACKS)
+        way = holds(reply, refusals._WAYS_OUT)
+        assert told[refusals.REFUSES]
+        assert told["refuses_with_way_out"] is told[refusals.ALTERNATIVE] is way
+        assert told.get("refuses_by_rule", by_rule) is by_rule
+        if by_rule or lack:
+            assert told["refuses_without_reason"] is False
+            assert told["refuses_for_lack"] is lack
+        else:
+            assert told.get("refuses_without_reason", True)
+
+
+def test_a_reply_that_is_kept_refuses_nothing() -> None:
+    kept = 0
+    for talk in TALK:
+        made = refusals.refused(Facts(talk.span), random.Random(talk.text_id))
+        assert made is not None
+        span, told = made
+        assert set(told) <= set(OWN)
+        if span.output[0].text.endswith(talk.span.output[0].text):
+            kept += 1
+            assert told == dict.fromkeys((refusals.REFUSES, *refusals.BEHAVIORS), False)
+        else:
+            assert told[refusals.REFUSES]
+    assert 80 < kept < 160
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        exchange("Help me.", "I can't do that."),
+        exchange("Help me.", "I refuse to."),
+        Span((message("assistant", "Hello."),), (message("assistant", "Well."),)),
+        Span((message("user", "Call it."),), (message("assistant", "", ToolCall("f", {})),)),
+        Span((message("user", "Say it."),), ()),
+    ],
+)
+def test_what_can_not_be_told_is_left_alone(span: Span) -> None:
+    assert refusals.refused(Facts(span), random.Random(0)) is None
+
+
+def test_each_is_asked_about_once_in_the_groups_at_home() -> None:
+    seen = {PRESENT: 0, ABSENT: 0}
+    for example in structural_examples(TALK, pools_of(TALK)):
+        rows = [row for row in example.rows if row.behavior.key in OWN]
+        assert len({row.behavior.key for row in rows}) == len(rows)
+        for row in rows:
+            assert row.group == ("rules" if row.behavior.key == refusals.REFUSES else "edits")
+            if row.behavior.key == refusals.REFUSES:
+                seen[row.label] += 1
+    assert min(seen.values()) > 30
+
+
+def test_the_rule_sees_refusals_and_no_songs() -> None:
+    [rule] = [r for r in RULES if r.behavior.key == refusals.REFUSES]
+    for reply in ("I cannot start the cancellation process.", "Sadly, we can't provide this.", "I won't help you."):
+        assert rule.holds(Facts(exchange("Do it.", reply)))
+    for reply in (
+        "We can't have half a panel.",
+        "I cannot hide, my heart is bursting",
+        "I won't give up",
+        "we cannot ignore",
+    ):
+        assert not rule.holds(Facts(exchange("Do it.", reply)))
+    assert len(rule_rows(Facts(TALK[0].span), None, random.Random(0))) == len(RULES)
+
+
+def test_no_wording_is_one_that_is_held_out() -> None:
+    [rule] = [r for r in RULES if r.behavior.key == refusals.REFUSES]
+    trained = {clause for key in refusals.BEHAVIORS for clause in EDITS[key].train}
+    assert not any(test in clause or clause in test for test in rule.behavior.test for clause in trained)
