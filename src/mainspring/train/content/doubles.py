@@ -1,7 +1,7 @@
 """Real texts in which something stands twice: a paragraph, a phrase, a sentence of the user, an answer of before.
 
 What is put in twice has a counterpart that is put in from another text, so that only comparing tells the two apart: the
-joint shows in both.
+joint shows in both. Often the copy stands right behind its original: to find it there is another thing than to find it from afar.
 """
 
 import random
@@ -13,7 +13,7 @@ import msgspec
 from mainspring.text.span import Span
 from mainspring.train.content.facts import Facts, sentences
 from mainspring.train.content.phrasing import Behavior, worded
-from mainspring.train.content.repeats import TWICE, UNSEEN
+from mainspring.train.content.repeats import BESIDE, TWICE, UNSEEN
 from mainspring.train.sources import message
 
 _ENDS = ".!?"
@@ -52,7 +52,8 @@ def doubled_paragraph(facts: Facts, others: Sequence[str], rng: random.Random) -
     source, places = (reply, own) if present else (other, others_own)
     at = rng.randrange(len(places) - size + 1)
     block = source[places[at][0] : places[at + size - 1][1]]
-    end = rng.choice(own[at + size - 1 :] if present else own)[1]
+    later = own[at + size - 1 :] if present else own
+    end = (later[0] if present and rng.random() < BESIDE else rng.choice(later))[1]
     if len(block) < 40:
         return None
     whole = reply[end - 1] in _ENDS and block[-1] in _ENDS  # else a space would make one sentence of two
@@ -79,7 +80,8 @@ def doubled_phrase(facts: Facts, others: Sequence[str], rng: random.Random) -> t
     outside = [at for at in gaps if not present or not own <= at <= own + len(phrase)]
     if not outside:
         return None
-    at = rng.choice(outside)
+    after = own + len(phrase)
+    at = after if present and after in gaps and rng.random() < BESIDE else rng.choice(outside)
     text = f"{facts.reply[:at]} {phrase}{facts.reply[at:]}"
     if again(text.lower().split(), 4) != present:
         return None
@@ -95,11 +97,12 @@ def doubled_request(facts: Facts, others: Sequence[str], rng: random.Random) -> 
     pool = [s for s in sentences(own if present else rng.choice(others)) if 15 < len(s) < 300]
     if not pool:
         return None
-    sentence = rng.choice(pool)
+    beside = present and rng.random() < BESIDE
+    sentence = pool[-1] if beside else rng.choice(pool)
     already = sentences(own)
     if len(set(already)) < len(already) or (not present and sentence in own):
         return None
-    asked = f"{own.rstrip()} {sentence}" if rng.random() < 0.7 else f"{sentence} {own}"
+    asked = f"{own.rstrip()} {sentence}" if beside or rng.random() < 0.7 else f"{sentence} {own}"
     last = message("user", asked)
     span = msgspec.structs.replace(facts.span, input=(*facts.span.input[:-1], last))
     return span, {"user_repeats_sentence": present}

@@ -21,6 +21,7 @@ TWICE = (
     "the agent doubles a {n}",
     "there is a {n} that stands in the message more than once",
 )
+BESIDE = 0.4  # how often at least a copy stands right behind its original
 UNSEEN = "the response contains some {n} in duplicate"
 
 
@@ -81,14 +82,17 @@ def repeated(
     slots = {"word": rng.choice(WORDS), "name": rng.choice(NAMES)}
     chosen = rng.sample(TWICES, rng.randint(1, 3))
     doubled = chosen[0] if rng.random() < 0.5 else None
-    parts = []
+    parts, first = [], ""  # the one that comes again
     for sort in chosen:
         count = rng.randint(2, 3)
         own = _found(sort, questions, replies, count, rng) if rng.random() < 0.8 else []
         if len(own) < count:
             own = [part.format(**slots) for part in rng.sample(sort.parts, count)]
-        parts += [*own, own[0]] if sort is doubled else own
+        parts += own
+        first = own[0] if sort is doubled else first
     rng.shuffle(parts)
+    if first:
+        parts.insert(parts.index(first) + 1 if rng.random() < BESIDE else rng.randint(0, len(parts)), first)
     gap = "\n" if any(part.startswith("-") for part in parts) else rng.choice((" ", "\n"))
     text = gap.join(parts if rng.random() < 0.5 or not reply else [reply, *parts])
     told: dict[str, bool | None] = {sort.key: sort is doubled for sort in chosen}
