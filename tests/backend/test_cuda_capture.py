@@ -20,9 +20,15 @@ class Recordings:
     def __init__(self) -> None:
         self.open = self.most = 0
         self.given: list[dict[str, Any]] = []
+        self.set: list[object] = []  # streams put back
+        self.waits = 0  # for the device, while a recording was open
+
+    def synchronize(self) -> None:
+        self.waits += self.open
 
     @contextmanager
     def graph(self, _: object, **given: Any) -> Iterator[None]:
+        self.synchronize()  # as torch does at first
         self.given.append(given)
         self.open += 1
         self.most = max(self.most, self.open)
@@ -37,7 +43,9 @@ def recordings(monkeypatch: pytest.MonkeyPatch) -> Recordings:
     found = Recordings()
     monkeypatch.setattr(torch.cuda, "graph", found.graph)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", SimpleNamespace)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", found.synchronize)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "own")
+    monkeypatch.setattr(torch.cuda, "set_stream", found.set.append)
     return found
 
 
@@ -47,6 +55,7 @@ def test_the_collector_waits_and_comes_back(recordings: Recordings) -> None:
     assert not collects
     assert gc.isenabled()
     assert recordings.given == [{"pool": "pool", "capture_error_mode": "thread_local"}]
+    assert recordings.set == []
 
 
 def test_it_comes_back_after_a_fault(recordings: Recordings) -> None:
@@ -57,6 +66,7 @@ def test_it_comes_back_after_a_fault(recordings: Recordings) -> None:
         recorded(fault)
     assert gc.isenabled()
     assert recordings.open == 0
+    assert recordings.set == ["own"]
 
 
 def test_one_that_was_off_stays_off(recordings: Recordings) -> None:
@@ -66,6 +76,13 @@ def test_one_that_was_off_stays_off(recordings: Recordings) -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_recording_within_one_is_left_to_torch(recordings: Recordings) -> None:
+    """It raises there; here it must not wait for itself, nor switch the collector on too soon."""
+    _, collects = recorded(lambda: [recorded(gc.isenabled)[1], gc.isenabled()])
+    assert collects == [False, False]
+    assert gc.isenabled()
 
 
 def test_threads_record_in_turn(recordings: Recordings) -> None:
@@ -89,6 +106,7 @@ def test_threads_record_in_turn(recordings: Recordings) -> None:
     second.join(10)
     assert seen == [False, False]
     assert recordings.most == 1
+    assert recordings.waits == 0  # one thread's wait for the device breaks off what another records
     assert gc.isenabled()
 
 

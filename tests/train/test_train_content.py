@@ -9,7 +9,7 @@ from mainspring.text.span import Span, ToolCall
 from mainspring.train import splits
 from mainspring.train.content import changed
 from mainspring.train.content import kinds as k
-from mainspring.train.content.constraints import CONSTRAINTS, Constraint, constrained
+from mainspring.train.content.constraints import CONSTRAINTS, Constraint, Wish, constrained
 from mainspring.train.content.echoes import ECHOES, echoed
 from mainspring.train.content.examples import ABSENT, PRESENT, rng_for
 from mainspring.train.content.facts import Facts
@@ -75,6 +75,40 @@ def test_a_mended_reply_keeps_the_wish_and_a_plain_one_may_not(constraint: Const
         assert made is not None
         seen.add(made[1])
     assert seen == {True, False}
+    wish = Wish("arches", "lantern", 5)
+    assert constraint.broken(REPLY, wish)
+    assert not constraint.broken(constraint.mend(REPLY, wish), wish)
+
+
+@pytest.mark.parametrize(
+    ("key", "reply", "broken"),
+    [
+        ("broke_small_openings", "we went home. it rained in Lyon.\nthe end", False),
+        ("broke_small_openings", "We went home. it rained.", True),
+        ("broke_small_openings", "we went home. It rained.", True),
+        ("broke_small_openings", "we went home.\nThe end", True),
+        ("broke_small_openings", 'he said "no." Then he left.', True),
+        ("broke_small_openings", "- milk\n- bread", False),
+        ("broke_small_openings", "- milk\n- Bread", True),
+        ("broke_small_first", "the End. It is over.", False),
+        ("broke_small_first", '"The end."', True),
+        ("broke_small_first", "1. milk", False),
+        ("lowercase_asked", "the end. it is over.", False),
+        ("lowercase_asked", "the end. It is over.", True),
+    ],
+)
+def test_capitals_break_a_wish_for_small_letters(key: str, reply: str, broken: bool) -> None:
+    [chosen] = [c for c in CONSTRAINTS if c.behavior.key == key]
+    wish = Wish("a", "b", 5)
+    assert chosen.broken(reply, wish) is broken
+    assert not chosen.broken(chosen.mend(reply, wish), wish)
+
+
+def test_wishes_for_small_letters_ask_for_their_own_place_alone() -> None:
+    asks = {c.behavior.key: " ".join(c.asks).lower() for c in CONSTRAINTS if c.behavior.key.startswith("broke_small")}
+    assert set(asks) == {"broke_small_openings", "broke_small_first"}
+    assert "sentence" not in asks["broke_small_first"]
+    assert asks["broke_small_openings"].count("sentence") == 3
 
 
 def pattern(template: str) -> str:

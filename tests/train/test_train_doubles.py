@@ -98,6 +98,7 @@ def test_copies_stand_beside_their_original_and_elsewhere(
 def test_a_request_is_doubled_beside_its_original_and_elsewhere() -> None:
     made_ = [doubles.doubled_request(Facts(TALK), OTHERS, random.Random(seed)) for seed in range(400)]
     asked = [sentences(Facts(m[0]).users[-1]) for m in made_ if m is not None and m[1]["user_repeats_sentence"]]
+    assert all(has_twice(parts) for parts in asked)
     beside = [side_by_side(parts, 1) for parts in asked]
     assert 0.3 < sum(beside) / len(beside) < 0.9
 

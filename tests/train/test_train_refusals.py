@@ -1,6 +1,7 @@
 """Refusals put together from parts: many, labelled by what went in, asked about once, apart from what is held out."""
 
 import random
+import re
 
 import pytest
 
@@ -65,6 +66,18 @@ def test_a_reply_that_is_kept_refuses_nothing() -> None:
     [
         exchange("Help me.", "I can't do that."),
         exchange("Help me.", "I refuse to."),
+        exchange("Help me.", "I cannot say."),
+        exchange("Help me.", "I can not say."),
+        exchange("Help me.", "We will not."),
+        exchange("Help me.", "As an AI, I do not have the capability to do so."),
+        exchange("Help me.", "I am not capable of predicting the weather."),
+        exchange("Help me.", "There is no information about that."),
+        exchange("Help me.", "That is impossible."),
+        exchange("Help me.", "I have to decline."),
+        Span(
+            (message("user", "Hi"), message("assistant", "Hello."), message("user", "Help.")),
+            (message("assistant", "Yes."),),
+        ),
         Span((message("assistant", "Hello."),), (message("assistant", "Well."),)),
         Span((message("user", "Call it."),), (message("assistant", "", ToolCall("f", {})),)),
         Span((message("user", "Say it."),), ()),
@@ -88,7 +101,13 @@ def test_each_is_asked_about_once_in_the_groups_at_home() -> None:
 
 def test_the_rule_sees_refusals_and_no_songs() -> None:
     [rule] = [r for r in RULES if r.behavior.key == refusals.REFUSES]
-    for reply in ("I cannot start the cancellation process.", "Sadly, we can't provide this.", "I won't help you."):
+    for reply in (
+        "I cannot start the cancellation process.", "Sadly, we can't provide this.", "I won't help you.",
+        "I can't provide it.", "I will not do so.", "I can't stop the delivery.",
+        "I can not do that.", "I won't ignore the rules for you.",
+        "I do not have access to live data.", "I don't have the ability to see.", "I am not capable of that.",
+        "We cannot deliver to Porto.", "we can't seem to do that here", "I have no way to know that.",
+    ):  # fmt: skip
         assert rule.holds(Facts(exchange("Do it.", reply)))
     for reply in (
         "We can't have half a panel.",
@@ -98,6 +117,33 @@ def test_the_rule_sees_refusals_and_no_songs() -> None:
     ):
         assert not rule.holds(Facts(exchange("Do it.", reply)))
     assert len(rule_rows(Facts(TALK[0].span), None, random.Random(0))) == len(RULES)
+
+
+def test_no_kept_reply_comes_with_words_that_refuse() -> None:
+    [rule] = [r for r in RULES if r.behavior.key == refusals.REFUSES]
+    for said in refusals._BESIDE:
+        assert not rule.holds(Facts(exchange("Do it.", said))), said
+        assert not holds(said, (*refusals._WON_T, *refusals._CAN_T)), said
+
+
+def test_what_one_will_not_goes_with_rules_and_what_one_can_not_with_what_is_lacking() -> None:
+    for reply, told in (refusals.refusal(random.Random(seed)) for seed in range(1000)):
+        will_not, can_not = holds(reply, refusals._WON_T), holds(reply, refusals._CAN_T)
+        assert will_not != can_not
+        assert not (will_not and holds(reply, refusals._LACKS))
+        assert not (can_not and holds(reply, refusals._RULES))
+        reasoned = holds(reply, (*refusals._RULES, *refusals._LACKS))
+        assert told.get("refuses_without_reason") is (False if reasoned else True if will_not else None)
+        assert told.get("refuses_for_lack") is (can_not if reasoned or can_not else None)
+        assert told.get("refuses_by_rule") is (will_not if reasoned or can_not else None)
+
+
+def test_reasons_are_of_one_sort() -> None:
+    """Words of law and harm among the rules alone, and of access and knowledge among what is lacking."""
+    rules = re.compile(r"\b(?:law|harm|hurt|risk|polic|privacy|ethical|rules?|forbid|forbids|licence|permission)\b")
+    lacks = re.compile(r"\b(?:access|internet|files|camera|figures|tools|visible|attached)\b")
+    assert not any(rules.search(text.lower()) for text in refusals._LACKS)
+    assert not any(lacks.search(text.lower()) for text in refusals._RULES)
 
 
 def test_no_wording_is_one_that_is_held_out() -> None:

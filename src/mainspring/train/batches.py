@@ -21,8 +21,8 @@ CAPS, CAP_CHANCES = (24, 40, 96), (0.5, 0.4, 0.1)
 FITTING = (0.6, 0.85, 1.0)  # shares of the wordings that fit at least: caps are raised where questions are longer
 WIDTHS = np.array([32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536])  # of padded views, then multiples of 512
 MOST, LEAST, BESIDE = 1500, 250, 2.0  # rows of a cell an epoch: limits, and how many for each one that says present
-# Shares of what their cells would have drawn. That another trait is absent is likely anyhow; statements seen more than
-# two or three times are learned by heart, and marks of unseen families fall (docs/scorer.md).
+# Shares of what their cells would have drawn. That another trait is absent is likely anyhow; statements seen too often
+# are learned by heart, and unseen families fall; seen too rarely, neither are learned (docs/scorer.md).
 DRAWN = {"persona_other": 0.2, "persona_seen": 0.8, "persona_forms": 0.4, "attitudes": 0.6}
 # Limits of single behaviors. Whether a word stands in a text is the plainest comparison of definition and view: what
 # others build upon, and learned late or never where few rows ask for it.

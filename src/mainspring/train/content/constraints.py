@@ -31,13 +31,13 @@ class Constraint:
     asks: tuple[str, ...]  # with {word}, {other} and {limit}
     broken: Test
     mend: Mend
-    looks: bool = False  # about capitals and small letters: what is said counts for nothing
+    often: bool = False  # capitals and small letters are learned late, since what is said counts for nothing
 
 
-def _of(key: str, train: str, test: str, asks: str, broken: Test, mend: Mend, *, looks: bool = False) -> Constraint:
+def _of(key: str, train: str, test: str, asks: str, broken: Test, mend: Mend, *, often: bool = False) -> Constraint:
     clauses = (*(part.strip() for part in train.split("|")), *more("edits", key))
     behavior = Behavior(key, clauses, (test,), ("text", "user"))
-    return Constraint(behavior, tuple(part.strip() for part in asks.split("|")), broken, mend, looks)
+    return Constraint(behavior, tuple(part.strip() for part in asks.split("|")), broken, mend, often)
 
 
 def sentences(reply: str) -> list[str]:
@@ -54,9 +54,9 @@ def _small(text: str) -> str:
     return text[:at] + text[at : at + 1].lower() + text[at + 1 :]
 
 
-def _small_within(reply: str) -> str:
-    """No capitals but at the head of a sentence or line, and in the word I."""
-    return re.sub(r"(?<![.!?\n])(?<![.!?\n]\s)(?<!^)(?!\bI\b)\w", lambda m: m[0].lower(), reply)
+def _small_openings(reply: str) -> str:
+    """The first letter small of each sentence, also behind closing quotes, and of each line."""
+    return "".join(map(_small, re.split(r"((?:(?<=[.!?])|(?<=[.!?][\"”’')\]]))\s+|\n+)", reply)))
 
 
 def numbered(reply: str) -> bool:
@@ -101,12 +101,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         "the assistant ignores that everything should be in upper case|the reply is not in capitals as requested",
         "the response is not all upper case as the person wanted",
         "Write in capital letters only.|ANSWER IN UPPER CASE|All caps, please.",
-        lambda reply, w: reply != reply.upper(), lambda reply, w: reply.upper(), looks=True),
+        lambda reply, w: reply != reply.upper(), lambda reply, w: reply.upper(), often=True),
     _of("broke_title_case", "the reply has words in small letters although each should begin with a capital|"
         "the assistant ignores that every word was to be capitalised|the reply is not in title case as requested",
         "the response lacks the capitals at the head of words that the person wanted",
         "Begin every word with a capital.|Write in title case, please.|Capitalize Each Word Of Your Answer.",
-        lambda reply, w: reply != title(reply), lambda reply, w: title(reply), looks=True),
+        lambda reply, w: reply != title(reply), lambda reply, w: title(reply), often=True),
     _of("broke_no_digits", "the reply has digits although the user asked for none|"
         "the assistant ignores that no figures were wanted|the reply breaks the user's ban on digits",
         "the response shows numerals that the person did not want",
@@ -145,23 +145,16 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         "a sentence opens with a big letter, which the user had asked not to get",
         "the response capitalises its sentences although the person wished otherwise",
         "Start your sentences in small letters.|Begin each sentence with a small letter.|Sentences shall open without a capital.",
-        lambda reply, w: any(s != _small(s) for s in sentences(reply)),
-        lambda reply, w: "".join(map(_small, re.split(r"((?<=[.!?])\s+|\n+)", reply))), looks=True),
-    _of("broke_small_names", "names have capitals in the reply although the user wanted them small|"
-        "the assistant ignores that words within a sentence were to be small|"
-        "the reply writes a name with a big letter, against the user's wish",
-        "the response capitalises names although the person wished otherwise",
-        "Write names in small letters.|Put all names in small letters, sentences may begin with a capital.|Don't capitalise names.",
-        lambda reply, w: reply != _small_within(reply), lambda reply, w: _small_within(reply), looks=True),
+        lambda reply, w: reply != _small_openings(reply), lambda reply, w: _small_openings(reply)),
     _of("broke_small_first", "the reply opens with a capital although the user asked for a small letter|"
         "the assistant ignores that its first letter was to be small|the first letter is a big one, against the user's wish",
         "the response does not open in the small letter that the person wanted",
         "Your first letter must be a small one.|Open with a small letter.|Let your answer start in a small letter.",
-        lambda reply, w: reply != _small(reply), lambda reply, w: _small(reply), looks=True),
+        lambda reply, w: reply != _small(reply), lambda reply, w: _small(reply)),
     _of("lowercase_asked", "the reply has capital letters although the user asked for lower case|"
         "the assistant ignores that only lower case was wanted", "the response is not all lower case as the person wanted",
         "Write in lower case only.|No capital letters, please.|all lowercase please",
-        lambda reply, w: reply != reply.lower(), lambda reply, w: reply.lower(), looks=True),
+        lambda reply, w: reply != reply.lower(), lambda reply, w: reply.lower(), often=True),
     _of("question_asked", "the user asks that the reply end with a question and it does not|"
         "the assistant ignores that a closing question was wanted", "the response lacks the final question the person wanted",
         "End with a question.|Close with a question to me.|Finish your answer by asking me something.",

@@ -102,7 +102,10 @@ def doubled_request(facts: Facts, others: Sequence[str], rng: random.Random) -> 
     already = sentences(own)
     if len(set(already)) < len(already) or (not present and sentence in own):
         return None
-    asked = f"{own.rstrip()} {sentence}" if beside or rng.random() < 0.7 else f"{sentence} {own}"
+    first, second = (own.rstrip(), sentence) if beside or rng.random() < 0.7 else (sentence, own)
+    asked = first + (" " if first[-1] in _ENDS else "\n") + second  # else a space would make one sentence of two
+    if again(sentences(asked), 1) != present:
+        return None
     last = message("user", asked)
     span = msgspec.structs.replace(facts.span, input=(*facts.span.input[:-1], last))
     return span, {"user_repeats_sentence": present}

@@ -14,11 +14,15 @@ CODE = (
 FENCED = re.compile(r"```.*?(?:```|$)", re.DOTALL)
 SORRY = rf"\b(?:sorry|apologi[sz](?:es?|ed|ing)|apolog(?:y|ies))\b|(?<!not )(?<!{NOT} )(?<!never )\bregret\b"
 # Poems and songs can't wait, hide or stop; "we" that can't have half a person is everybody.
+_NOT_ABLE = rf"can(?:not|['’]t| not)|wo{NOT}|will not"
 REFUSAL = (
-    rf"\bI (?:can(?:not|['’]t)|wo{NOT}|will not)\b(?! (?:wait|help but|believe|imagine|deny|ignore|stress|emphasi[sz]e|give up"
-    r"|stop|hide|eat|live|afford|betray|express my|be (?:beat|at|late)|thank you enough|speak of|go on|sleep|rest)\b)"
-    rf"|\bwe (?:can(?:not|['’]t)|wo{NOT}|will not) (?:\w+ly )?(?:do (?:that|this|it)|provide|help|assist|offer|accept|process|cancel"
-    r"|change|determine|give you|share|answer|make|book|create|complete|confirm|guarantee)\b"
+    rf"\bI (?:{_NOT_ABLE})\b(?! (?:wait|help but|believe|imagine (?:my|life|how|a world)|deny|ignore (?:a|it|how)|stress"
+    r"|emphasi[sz]e|give up|give in|stop(?: (?:it|lov|think|laugh|smil|feel|sing))|hide|eat|live|afford|betray|express my joy"
+    r"|be (?:beat|at|late|there)|thank you enough|speak of what|go on|sleep|rest)\b)"
+    rf"|\bwe (?:{_NOT_ABLE}) (?:\w+ly )?(?:do (?:that|this|it)|provide|help|assist|offer|accept|process|cancel|change|determine|give you"
+    r"|share|answer|make|book|create|complete|confirm|guarantee|find|deliver|refund|take|send|ship|seem to|tell you)\b"
+    rf"|\bI (?:do not|do{NOT}) have (?:the |any )?(?:access|capab|abilit|means|information|enough)|\bI have no (?:access|means|way)\b"
+    r"|\bI(?: am|['’]m) not capable\b"
     r"|\bI am (?:not able|unable)\b|\bwe are (?:not able|unable)\b|\b(?:I|we) (?:must|have to) decline\b"
     r"|\b(?:I['’]m|we['’]re) (?:unable|not able|afraid (?:I|we)\b)|\bnot able to (?:help|assist)"
 )

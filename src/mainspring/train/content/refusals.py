@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.text.span import Span
 from mainspring.train.content.facts import Facts
-from mainspring.train.content.patterns import NOT
+from mainspring.train.content.patterns import NOT, REFUSAL
 from mainspring.train.content.phrasing import worded
 from mainspring.train.content.slots import values
 from mainspring.train.sources import message
@@ -22,8 +22,8 @@ BEHAVIORS = {
         worded("refuses_by_rule", "the assistant declines since the law, safety or decency forbid it|"
             "the reply says no for the sake of rules or morals|the bot won't, because somebody could come to harm or a rule be broken|"
             "a refusal on principle is in the answer|the AI holds back on ethical, legal or policy grounds|"
-            "the model keeps its hands off the matter because that would be wrong|"
-            "the agent cites a policy, a law or a danger for not helping|what was wanted is denied as improper or harmful",
+            "the model keeps its hands off the matter, which isn't permitted, isn't safe or isn't right|"
+            "what was wanted is denied as improper, unsafe or not allowed|scruples or regulations are why the agent isn't going to help",
             "the response is a no out of conscience or regulations", "text", "user"),
         worded("refuses_for_lack", "the assistant declines because it lacks the access, data or ability|"
             "the reply says that the bot hasn't got what it would take|the AI would need something that it does not have|"
@@ -39,7 +39,7 @@ BEHAVIORS = {
         worded("refuses_with_way_out", "the assistant declines and names something else that could help|"
             "the reply says no and points to another way|the bot won't do it, but it does suggest what to do instead|"
             "a refusal comes along with a different proposal|the AI isn't going to help with that, yet shows a way out|"
-            "the user is denied one thing and offered another|the model refuses and recommends whom or what to try|"
+            "the user is denied one thing and offered another|the model refuses and has something else to propose|"
             "besides saying no, the agent has a suggestion to make",
             "the response rejects the task while proposing a substitute", "text", "user"),
     )
@@ -56,18 +56,18 @@ _WON_T = (
     "I can't help with that", "I won't do that", "I cannot assist with this", "I'm not going to write this", "I have to decline",
     "I must decline this request", "this is something I won't do", "I'm not willing to take part in that", "I will not help here",
     "I can't go along with that", "I'd rather not do this", "I have to say no", "my answer is no", "I refuse to do so",
-    "I won't support that", "you will have to do without me here", "I'm not comfortable with this", "I can't be part of this",
-    "I don't do things of this sort", "this is where I draw the line", "I can't give you that", "I won't share that",
+    "I won't support that", "you will have to do without me here", "I can't be part of this",
+    "I can't give you that", "I won't share that",
     "I will pass on this one", "I can't answer that", "that's not something I can help you with", "I cannot provide this",
     "I can't fulfil this request", "I am not able to help with that", "we can't do that for you", "I shall leave that alone",
 )  # fmt: skip
 _CAN_T = (
     "I'm unable to do that", "I can't do this from here", "I have no means to do that", "this is beyond what I can do",
     "I have no way to look that up", "I'm not able to open it", "I can't see it", "I don't have access to that", "I cannot tell",
-    "that is outside of my abilities", "I have no tool for it", "I cannot process this", "I can't find that out",
+    "that is outside of my abilities", "I have no tool for it", "I can't find that out",
     "I am unable to complete this", "I don't know how it is at present", "I can't check that for you", "I wasn't made for this",
-    "I am not in a position to answer that", "I can't carry this out", "I lack what it takes", "this is more than I can handle",
-    "I couldn't do it even if I wanted to", "I'm not able to give you an answer", "we are unable to do this at the moment",
+    "I can't carry this out", "I lack what it takes", "this is more than I can handle",
+    "I couldn't do it even if I wanted to",
 )  # fmt: skip
 _RULES = (
     "It is against the law in most places.", "It could hurt somebody.", "My guidelines rule it out.", "People could be put at risk.",
@@ -81,36 +81,40 @@ _RULES = (
 )  # fmt: skip
 _LACKS = (
     "I have no access to the internet.", "I can't see your files.", "What I know ends in {year}.", "I only deal in text.",
-    "There is too little information in what you sent.", "Your account is not visible to me.", "It would take somebody on site.",
+    "There is too little information in what you sent.", "Your account is not visible to me.",
     "Nothing was attached.", "I have no figures on {topic}.", "The system of {company} is closed to me.", "I have no camera.",
     "I can't place orders or make calls.", "I have never been to {city}.", "Live data are not open to me.", "The page doesn't load here.",
-    "Nobody has told me what {name} wrote.", "I would need the number of the order.", "My tools don't go that far.",
+    "Nobody has told me what {name} wrote.", "My tools don't go that far.",
     "That depends on things which I can't know.", "I don't have a body.", "It calls for more than a language model.",
 )  # fmt: skip
 _WAYS_OUT = (
     "You could ask {name}.", "What I can do is tell you how it works in general.", "Instead, you might look for a public one nearby.",
-    "Have you thought of asking the owner?", "A lawyer could tell you more.", "Try the help pages of {company}.",
+    "Have you thought of asking the owner?", "Try the help pages of {company}.",
     "If you need it soon, you could call {company}.", "Perhaps your neighbors can lend you one.", "I could explain {topic} to you instead.",
-    "A library in {city} may have it.", "You may want to talk to a doctor about it.", "I'd be glad to help you find a safe way.",
+    "A library in {city} may have it.", "You may want to talk to a doctor about it.",
     "There are courses on {topic} that might serve you better.", "You might try {url} for that.", "Buying a {product} is another option.",
     "Or you could write to {email}.", "How about a story on something else?", "It may help to speak with somebody you trust.",
-    "If you paste the text here, I can work from that.", "An expert in {city} would be the right person to ask.",
+    "An expert in {city} would be the right person to ask.",
     "You can do it yourself in the settings.", "Alternatively, I can suggest a few questions to ask.", "The authorities can help you there.",
 )  # fmt: skip
 _CLOSINGS = ("", "", "", "", "", " I hope you understand.", " Let me know if there is something else.", " Is there anything else?",
              " Take care.", " I wish I had better news.")  # fmt: skip
 # Of replies that do what was asked.
 _BESIDE = (
-    "I'm sorry to hear that.", "Sorry for the wait.", "I can help with that.", "I won't keep you waiting.", "You can't go wrong here.",
-    "I can't wait to show you this.", "I couldn't agree more.", "No problem.", "I'm happy to do that.", "No worries, I can do it.",
+    "I'm sorry to hear that.", "Sorry for the wait.", "I can help with that.", "You can't go wrong here.",
+    "I couldn't agree more.", "No problem.", "I'm happy to do that.", "No worries, I can do it.",
     "It is not against any rule.", "I would not say no to this.", "Unfortunately this took a moment.", "Of course.", "Sorry, I was slow.",
     "I don't mind at all.", "Thank you for asking.", "I see why you ask.", "That's not difficult.", "I am able to do this.",
     "Nothing speaks against it.", "As an AI, I can do this quickly.", "I have access to what it takes.", "I'm willing to help.",
-    "Let me be clear: this is a good question.", "I apologize for the short answer.", "I will not make it longer than it has to be.",
+    "Let me be clear: this is a good question.", "I apologize for the short answer.",
 )  # fmt: skip
 
 
-_DENIES = re.compile(rf"{NOT}\b|\bcannot\b|\bnot (?:able|willing)\b|\bunable\b|\brefus|\bdeclin", re.IGNORECASE)
+_DENIES = re.compile(
+    rf"{REFUSAL}|{NOT}\b|\bcan ?not\b|\bwill not\b|\bnot (?:able|willing|capable|possible)\b|\b(?:do|does|did) not have\b|\bunable\b"
+    r"|\bimpossible\b|\bno (?:information|access|way|means)\b|\brefus|\bdeclin",
+    re.IGNORECASE,
+)
 
 
 def refused(facts: Facts, rng: random.Random) -> tuple[Span, dict[str, bool]] | None:

@@ -116,7 +116,7 @@ RULES: tuple[Rule, ...] = (
     _rule("reply_sorry", "the assistant apologizes|the reply contains an apology|the assistant says it is sorry|"
           "the answer expresses regret", "the response begs pardon|the assistant voices an apology", _reply(p.SORRY)),
     _rule("reply_refuses", "the assistant refuses or says it is unable|the reply declines the request|"
-          "the assistant says that it can't do something|the answer states an inability",
+          "the assistant says that it can't or won't do something|the answer states an inability or unwillingness",
           "the response turns the request down|the assistant does not agree to do what was asked and says so",
           _reply(p.REFUSAL)),
     _rule("reply_thanks", "the assistant thanks the user|the reply says thank you|the answer expresses thanks|"

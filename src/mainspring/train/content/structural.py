@@ -366,9 +366,14 @@ def _off_topic(conversation: Conversation, facts: Facts, pools: Pools, rng: rand
 
 def _constraint(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
     """The user asks for a form, which the reply happens to have or lack."""
-    [chosen] = rng.choices(CONSTRAINTS, [3 if c.looks else 1 for c in CONSTRAINTS])
+    [chosen] = rng.choices(CONSTRAINTS, [3 if c.often else 1 for c in CONSTRAINTS])
     made = constrained(facts, chosen, rng)
     return None if made is None else (made[0], {chosen.behavior.key: made[1]})
+
+
+def _another_constraint(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
+    """There are two dozen of them."""
+    return _constraint(conversation, facts, pools, rng)
 
 
 def _copied(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
@@ -431,6 +436,7 @@ _TEXT_MAKERS: list[Maker] = [
     _off_topic,
     _constraint,
     _constraint,
+    _another_constraint,
 ]
 
 
