@@ -78,21 +78,31 @@ def side_by_side(parts: list[str], size: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("key", "maker", "cut", "sizes"),
+    ("key", "maker", "cut", "sizes", "least"),
     [
-        ("repeated_paragraph", lambda rng: doubles.doubled_paragraph(Facts(TALK), OTHERS, rng), sentences, (2, 3)),
-        ("repeated_phrase", lambda rng: doubles.doubled_phrase(Facts(TALK), OTHERS, rng), str.split, (4, 5, 6, 7)),
-        ("repeated_thanks", lambda rng: repeated("", rng, ASKED, OTHERS), sentences, (1,)),
-        ("repeated_fact", lambda rng: repeated("", rng, ASKED, OTHERS), sentences, (1,)),
+        (
+            "repeated_paragraph",
+            lambda rng: doubles.doubled_paragraph(Facts(TALK), OTHERS, rng),
+            sentences,
+            (2, 3),
+            0.45,
+        ),
+        ("repeated_phrase", lambda rng: doubles.doubled_phrase(Facts(TALK), OTHERS, rng), str.split, (4, 5, 6, 7), 0.3),
+        ("repeated_thanks", lambda rng: repeated("", rng, ASKED, OTHERS), sentences, (1,), 0.45),
+        ("repeated_fact", lambda rng: repeated("", rng, ASKED, OTHERS), sentences, (1,), 0.45),
     ],
 )
 def test_copies_stand_beside_their_original_and_elsewhere(
-    key: str, maker: Callable[[random.Random], Made], cut: Callable[[str], list[str]], sizes: tuple[int, ...]
+    key: str,
+    maker: Callable[[random.Random], Made],
+    cut: Callable[[str], list[str]],
+    sizes: tuple[int, ...],
+    least: float,
 ) -> None:
     found = [m for seed in range(2500) if (m := maker(random.Random(seed))) is not None and m[1].get(key)]
     beside = [any(side_by_side(cut(Facts(span).reply), size) for size in sizes) for span, _ in found]
     assert len(beside) > 80
-    assert 0.3 < sum(beside) / len(beside) < 0.8
+    assert least < sum(beside) / len(beside) < 0.8  # chance alone: 0.3, of phrases 0
 
 
 def test_a_request_is_doubled_beside_its_original_and_elsewhere() -> None:
@@ -100,7 +110,7 @@ def test_a_request_is_doubled_beside_its_original_and_elsewhere() -> None:
     asked = [sentences(Facts(m[0]).users[-1]) for m in made_ if m is not None and m[1]["user_repeats_sentence"]]
     assert all(has_twice(parts) for parts in asked)
     beside = [side_by_side(parts, 1) for parts in asked]
-    assert 0.3 < sum(beside) / len(beside) < 0.9
+    assert 0.45 < sum(beside) / len(beside) < 0.9  # chance alone: 0.3
 
 
 def test_a_phrase_stands_twice_where_it_says_so_and_something_is_put_in_where_not() -> None:
