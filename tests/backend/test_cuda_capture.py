@@ -110,20 +110,49 @@ def test_threads_record_in_turn(recordings: Recordings) -> None:
     assert gc.isenabled()
 
 
+def dropped(kept: list[object]) -> list[list[object]]:
+    """Garbage in a cycle, and enough new containers that the collector, where it is on, comes by."""
+    kept.clear()
+    return [[] for _ in range(100)]
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """The collector comes by with every few containers."""
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def in_a_cycle(graph: object) -> list[object]:
+    cycle: dict[str, object] = {"graph": graph}
+    cycle["self"] = cycle
+    return [cycle]
+
+
+def test_a_graph_given_up_within_a_recording_is_destroyed_after_it(recordings: Recordings) -> None:
+    class Graph:
+        def __del__(self) -> None:
+            destroyed.append(recordings.open)
+
+    destroyed: list[int] = []
+    kept = in_a_cycle(Graph())
+    with eager():
+        recorded(lambda: dropped(kept))
+        gc.collect()
+    assert destroyed == [0]
+
+
 @pytest.mark.skipif(DEVICE == "cpu", reason="graphs need a GPU")
 def test_a_graph_in_a_cycle_does_not_break_off_another() -> None:
     x = torch.zeros(8, device="cuda")
     x.add_(1)
-    graph, _ = recorded(lambda: x.add_(1))
-    cycle: dict[str, Any] = {"graph": graph}
-    cycle["self"] = cycle
-    del graph, cycle
-    before = gc.get_threshold()
-    gc.set_threshold(1)
-    try:
-        other, _ = recorded(lambda: [x.add_(len([[] for _ in range(100)]) / 100) for _ in range(20)])
-    finally:
-        gc.set_threshold(*before)
+    kept = in_a_cycle(recorded(lambda: x.add_(1))[0])
+    with eager():
+        other, _ = recorded(lambda: x.add_(len(dropped(kept))))
     was = x.clone()
     other.replay()
-    assert torch.equal(x, was + 20)
+    assert torch.equal(x, was + 100)

@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -81,9 +82,15 @@ EDITS: dict[str, Behavior] = dict(
                   "a word is doubled by mistake in the answer", "the response contains an accidental word repetition"),
     )
 )  # fmt: skip
-for _more in (ECHO_BEHAVIORS, CONSTRAINT_BEHAVIORS, REPEAT_BEHAVIORS, doubles.BEHAVIORS, casing.BEHAVIORS, calls.BEHAVIORS,
-              refusals.BEHAVIORS):  # fmt: skip
-    EDITS |= _more
+EDITS |= (
+    ECHO_BEHAVIORS
+    | CONSTRAINT_BEHAVIORS
+    | REPEAT_BEHAVIORS
+    | doubles.BEHAVIORS
+    | casing.BEHAVIORS
+    | calls.BEHAVIORS
+    | refusals.BEHAVIORS
+)
 # Behaviors at home elsewhere, of which an edit says something too.
 ELSEWHERE = {rule.behavior.key: rule.behavior for rule in RULES if rule.behavior.key == refusals.REFUSES}
 ELSEWHERE |= {refusals.ALTERNATIVE: behavior_of(kinds.BY_KEY[refusals.ALTERNATIVE])}
@@ -371,11 +378,6 @@ def _constraint(conversation: Conversation, facts: Facts, pools: Pools, rng: ran
     return None if made is None else (made[0], {chosen.behavior.key: made[1]})
 
 
-def _another_constraint(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
-    """There are two dozen of them."""
-    return _constraint(conversation, facts, pools, rng)
-
-
 def _copied(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:  # noqa: ARG001
     """The user's own words as the reply, or a word of the reply doubled."""
     words = facts.reply.split()
@@ -436,7 +438,7 @@ _TEXT_MAKERS: list[Maker] = [
     _off_topic,
     _constraint,
     _constraint,
-    _another_constraint,
+    partial(_constraint),  # a second wish of the same text: one maker named twice makes one
 ]
 
 
