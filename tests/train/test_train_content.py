@@ -194,13 +194,17 @@ def test_a_call_of_before_is_wrong_where_nobody_had_told_its_value() -> None:
         if made is None:  # Graz and 4 had been told
             continue
         span, told = made
-        assert (span.output, span.input[::2]) == (booking.span.output, turns[::2])
+        assert (span.output, span.input[0]) == (booking.span.output, turns[0])
+        [result] = span.input[2:]
+        failed = result != turns[2]
+        assert not failed or reports_error(Facts(span).results[-1])
         [found] = [part for part in span.input[1].parts if isinstance(part, ToolCall)]
         assert isinstance(found.arguments, dict)
         changed = tuple(found.arguments.items() - {"city": "Lyon", "people": "4"}.items())
         assert told == {"wrong_argument": bool(changed), "wrong_tool": False}
-        seen.add(changed)
-    assert seen == {(), (("city", "Turku"),), (("people", "12"),)}
+        seen.add((changed, failed))
+    changes = ((), (("city", "Turku"),), (("people", "12"),))
+    assert seen == {(change, failed) for change in changes for failed in (False, True)}
     judged_wrong = Conversation(booking.span, "t/1", "test", (("good_step", False),))
     assert _wrong_earlier(judged_wrong, facts, pools, rng_for("wrong")) is None
     talk = [Conversation(booking.span, f"t/{i}", "test") for i in range(40)]

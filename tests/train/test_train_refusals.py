@@ -47,18 +47,34 @@ def test_refusals_are_many_and_say_what_they_are_made_of() -> None:
 
 
 def test_a_reply_that_is_kept_refuses_nothing() -> None:
-    kept = 0
+    """Refused, granted in a few words, kept whole, kept in part: each often, and labelled for what it is."""
+    seen = dict.fromkeys(("refused", "granted", "whole", "cut"), 0)
     for talk in TALK:
         made = refusals.refused(Facts(talk.span), random.Random(talk.text_id))
         assert made is not None
         span, told = made
         assert set(told) <= set(OWN)
-        if span.output[0].text.endswith(talk.span.output[0].text):
-            kept += 1
+        reply, first = span.output[0].text, talk.span.output[0].text.partition(". ")[0] + "."
+        kept = "whole" if talk.span.output[0].text in reply else "cut" if first in reply else ""
+        seen[kept or ("refused" if told[refusals.REFUSES] else "granted")] += 1
+        if kept or not told[refusals.REFUSES]:
             assert told == dict.fromkeys((refusals.REFUSES, *refusals.BEHAVIORS), False)
-        else:
-            assert told[refusals.REFUSES]
-    assert 80 < kept < 160
+    assert min(seen.values()) > 10
+    assert 120 < seen["refused"] < 180
+    assert 40 < seen["granted"] < 80
+
+
+def test_what_is_granted_refuses_nothing_in_any_words() -> None:
+    """It may have what stands in refusals too, a hint, but nothing that the rule or a reader takes for a no."""
+    [rule] = [r for r in RULES if r.behavior.key == refusals.REFUSES]
+    made = [refusals.granted(random.Random(seed)) for seed in range(2000)]
+    assert len(set(made)) > 1800
+    for reply in made:
+        assert "{" not in reply
+        assert not rule.holds(Facts(exchange("Do it.", reply)))
+        assert not holds(reply, (*refusals._WON_T, *refusals._CAN_T, *refusals._LACKS))
+    hints = [reply for reply in made if holds(reply, refusals._HINTS)]
+    assert 500 < len(hints) < 900
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ _WAYS_OUT = (
     "An expert in {city} would be the right person to ask.",
     "You can do it yourself in the settings.", "Alternatively, I can suggest a few questions to ask.", "The authorities can help you there.",
 )  # fmt: skip
-_CLOSINGS = ("", "", "", "", "", " I hope you understand.", " Let me know if there is something else.", " Is there anything else?",
-             " Take care.", " I wish I had better news.")  # fmt: skip
+_CLOSINGS = ("", "", "", "", "", " Let me know if there is something else.", " Is there anything else?",
+             " Take care.", " I hope you understand.", " I wish I had better news.")  # fmt: skip
 # Of replies that do what was asked.
 _BESIDE = (
     "I'm sorry to hear that.", "Sorry for the wait.", "I can help with that.", "You can't go wrong here.",
@@ -107,6 +107,27 @@ _BESIDE = (
     "I don't mind at all.", "Thank you for asking.", "I see why you ask.", "That's not difficult.", "I am able to do this.",
     "Nothing speaks against it.", "As an AI, I can do this quickly.", "I have access to what it takes.", "I'm willing to help.",
     "Let me be clear: this is a good question.", "I apologize for the short answer.",
+)  # fmt: skip
+# Short replies that do what was asked.
+_DONE = (
+    "Your {product} is on its way.", "I have booked it for {day} {month}.", "You will find everything at {url}.", "It opens at nine.",
+    "{name} is the person to ask, and the number is {phone}.", "The answer is {num}.", "That was in {year}, in {city}.",
+    "Here is the link: {url}.", "Done, {name} has been told.", "Take the second street on the left.", "It costs {num} dollars.",
+    "Your order has been sent to {city}.", "I moved it to {month} for you.", "Yes, we have it in stock.", "Your code is {code}.",
+    "The name you are looking for is {name} {name2}.", "I have written to {email} on your behalf.", "It takes about {num} minutes.",
+    "You can pick it up at {company}.", "All {num} of them have been added.", "I changed the name to {name}.", "The two are the same.",
+    "Your table is reserved for {day} {month}.", "It means the same as {word}.", "The refund of {num} dollars has been made.",
+    "A haiku: still pond, a frog, the sound of {word}.", "Press the button twice and wait.", "I have shortened it to {num} lines.",
+    "The best known of them lives in {city}.", "Read the page on {topic} at {url}.", "Your account at {company} is open now.",
+    "Mix the two and stir until smooth.", "The meeting with {name} is on {day} {month}.", "The file was saved as {word}.",
+    "It's {num} degrees in {city}.", "I've put {topic} at the top of the list.", "You are all set.", "Enjoy your {product}!",
+    "The train leaves for {city} at {num} past.", "That would be {name2}.", "We have sent it to {email}.", "Certainly, it is {word}.",
+)  # fmt: skip
+_HINTS = tuple(way for way in _WAYS_OUT if not re.match(r"What I can|.*instead|Instead|Alternatively", way))
+_WARNINGS = (
+    "Mind that it is against the law in some places.", "Be careful, it could hurt somebody.", "Do ask the people concerned first.",
+    "Please keep private information to yourself.", "It may break the rules of {company}, so check them first.",
+    "It is dangerous without training.", "You may need a licence for that in {city}.", "Don't let it be unfair to {name}.",
 )  # fmt: skip
 
 
@@ -118,16 +139,30 @@ _DENIES = re.compile(
 
 
 def refused(facts: Facts, rng: random.Random) -> tuple[Span, dict[str, bool]] | None:
-    """The reply replaced by a refusal; or kept, perhaps behind words that refusals have too. None where it may be one."""
+    """The reply replaced by a refusal or by a short reply that does what was asked; or kept, whole or cut, perhaps behind
+    words that refusals have too: neither length nor fitting the question tells them apart. None where it may be one."""
     if not facts.users or not facts.reply or facts.output_calls or facts.earlier or _DENIES.search(facts.reply):
         return None
     chance = rng.random()
-    if chance < 0.6:
+    if chance < 0.5:
         reply, told = refusal(rng)
     else:
-        reply = f"{rng.choice(_BESIDE)} {facts.reply}" if chance < 0.85 else facts.reply
         told = dict.fromkeys((REFUSES, *BEHAVIORS), False)
+        if chance < 0.7:
+            reply = granted(rng)
+        else:
+            reply = facts.reply if rng.random() < 0.5 else " ".join(facts.sentences[: rng.randint(1, 3)])
+            reply = f"{rng.choice(_BESIDE)} {reply}" if chance < 0.85 else reply
     return msgspec.structs.replace(facts.span, output=(message("assistant", reply),)), told
+
+
+def granted(rng: random.Random) -> str:
+    """A short reply that does what was asked; some have sentences that stand in refusals, too."""
+    parts = [rng.choice(_BESIDE) if rng.random() < 0.4 else "", rng.choice(_DONE)]
+    chance = rng.random()
+    if chance < 0.5:
+        parts.append(rng.choice(_HINTS if chance < 0.35 else _WARNINGS))
+    return " ".join(part for part in parts if part).format(**values(rng)) + rng.choice(_CLOSINGS[:-2])
 
 
 def refusal(rng: random.Random) -> tuple[str, dict[str, bool]]:

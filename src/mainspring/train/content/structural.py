@@ -204,12 +204,14 @@ def _wrong_argument(conversation: Conversation, facts: Facts, pools: Pools, rng:
 
 
 def _wrong_earlier(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
-    """A call of an earlier turn as it is, or with a value in one argument that nobody had told by then."""
+    """A call of an earlier turn as it is, or with a value in one argument that nobody had told by then. Either may have
+    failed."""
     span = facts.span
     found = [(at, part) for at, m in enumerate(span.input) for part in m.parts if isinstance(part, ToolCall)]
     if not found or dict(conversation.marks).get("good_step") is False:
         return None
     at, call = rng.choice(found)
+    span = _failed_after(span, at, rng) if rng.random() < 0.3 else span
     if rng.random() < 0.4:
         return span, {"wrong_argument": False, "wrong_tool": False}
     changed = calls.other_value(call, pools.values, rng, told=Facts(Span(span.input[:at])).before)
@@ -218,6 +220,14 @@ def _wrong_earlier(conversation: Conversation, facts: Facts, pools: Pools, rng: 
     parts = tuple(changed if part is call else part for part in span.input[at].parts)
     turns = (*span.input[:at], msgspec.structs.replace(span.input[at], parts=parts), *span.input[at + 1 :])
     return msgspec.structs.replace(span, input=turns), {"wrong_argument": True, "wrong_tool": False}
+
+
+def _failed_after(span: Span, at: int, rng: random.Random) -> Span:
+    """The turn behind the call at `at` tells of a failure, where it told of a result."""
+    if at + 1 == len(span.input) or span.input[at + 1].role != "tool":
+        return span
+    turns = (*span.input[: at + 1], Message("tool", (ToolResult(error(rng)),)), *span.input[at + 2 :])
+    return msgspec.structs.replace(span, input=turns)
 
 
 def _wrong_tool(conversation: Conversation, facts: Facts, pools: Pools, rng: random.Random) -> Made:
