@@ -2,16 +2,17 @@
 
 import random
 import re
+from pathlib import Path
 
 import pytest
 
 from mainspring.text.span import Span, ToolCall
-from mainspring.train import splits
+from mainspring.train import dataset, splits
 from mainspring.train.content import changed
 from mainspring.train.content import kinds as k
 from mainspring.train.content.constraints import CONSTRAINTS, Constraint, Wish, constrained
 from mainspring.train.content.echoes import ECHOES, echoed
-from mainspring.train.content.examples import ABSENT, PRESENT, rng_for
+from mainspring.train.content.examples import ABSENT, PRESENT, rng_for, shortened
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.failures import admission, error, orders
 from mainspring.train.content.insertions import insertion_examples
@@ -210,3 +211,44 @@ def test_a_call_of_before_is_wrong_where_nobody_had_told_its_value() -> None:
     talk = [Conversation(booking.span, f"t/{i}", "test") for i in range(40)]
     shown = [e for e in structural_examples(talk, pools) if any(r.behavior.key == "wrong_argument" for r in e.rows)]
     assert {row.label for e in shown for row in e.rows if row.behavior.key == "wrong_argument"} == {PRESENT, ABSENT}
+
+
+def test_a_shortened_reply_is_the_start_of_the_reply() -> None:
+    reply = "It is old. It was built in 1863!\nMany people came. They stayed there. Then they left. Nobody knows why."
+    whole = exchange("Tell me about the bridge.", reply)
+    found = set()
+    for i in range(40):
+        short = shortened(Conversation(whole, f"t/{i}", "test", (("good_step", True),)))
+        assert short is not None
+        assert (short.span.input, short.marks, short.text_id) == (whole.input, (), f"t/{i}")
+        found.add(short.span.output[0].text)
+    ends = ("old.", "1863!", "came.")
+    assert found == {reply[: reply.index(end) + len(end)] for end in ends}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "One. Two.",
+        "1. Wash it. 2. Dry it. 3. Fold it. 4. Iron it. 5. Wear it.",
+        "- Wash it.\n- Dry it.\n- Fold it.\n- Iron it.\n- Wear it.",
+        "So: ```x = 1``` is how. It is short. It is plain. It is old. It works.",
+        "What to do\nWhere to go\nWhom to ask\nWhen to leave\nHow to come back",
+    ],
+)
+def test_what_is_not_shortened(reply: str) -> None:
+    assert {shortened(Conversation(exchange("Well?", reply), f"t/{i}", "test")) for i in range(20)} == {None}
+
+
+def test_short_replies_come_of_training_texts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each text by itself, then its short form: held-out rows stay what they were."""
+    talk = [Conversation(exchange("Well?", "One. Two. Three. Four. Five."), f"t/{i}", "test") for i in range(200)]
+    given: list[list[Conversation]] = []
+    monkeypatch.setattr(dataset, "conversations", lambda _: talk)
+    monkeypatch.setattr(dataset, "rule_examples", lambda found: given.append(list(found)) or [])
+    monkeypatch.setattr(dataset, "insertion_examples", lambda *_: iter(["the next maker"]))
+    assert next(iter(dataset.examples(Path()))) == "the next maker"  # type: ignore[comparison-overlap]
+    whole, short = given
+    assert sorted(c.text_id for c in whole) == sorted(c.text_id for c in talk)
+    assert {c.text_id for c in short} == {c.text_id for c in talk if splits.text_split(c.text_id) == splits.TRAIN}
+    assert 150 < len(short) < 190

@@ -23,7 +23,7 @@ from mainspring.train import splits
 from mainspring.train.arrays import Ragged, Rows, TrainingData
 from mainspring.train.content import kinds
 from mainspring.train.content.attitude_examples import attitude_examples
-from mainspring.train.content.examples import Example, Row, rng_for, rule_examples
+from mainspring.train.content.examples import Example, Row, rng_for, rule_examples, shortened
 from mainspring.train.content.insertions import insertion_examples
 from mainspring.train.content.persona_examples import persona_examples, text_id_of
 from mainspring.train.content.phrasing import Behavior, definitions
@@ -52,6 +52,8 @@ def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:
     talk.sort(key=lambda c: rng_for("order", c.text_id).random())
     pools = pools_of(talk)
     yield from rule_examples(talk)
+    trained = (c for c in talk if splits.text_split(c.text_id) == TRAIN)
+    yield from rule_examples(cut for c in trained if (cut := shortened(c)))
     yield from insertion_examples(talk, _rounds, _held_kinds)
     yield from structural_examples(talk, pools)
     yield from (e for e in constructed_examples(pools) if kept(e.text_id))
@@ -63,7 +65,7 @@ def examples(folder: Path, *, share: float = 1.0) -> Iterator[Example]:
 
 def _rounds(text_id: str) -> int:
     """Held-out texts are edited more often: their rows are few and split among many kinds."""
-    return 3 if splits.text_split(text_id) == TRAIN else 8
+    return 4 if splits.text_split(text_id) == TRAIN else 8
 
 
 def _held_kinds(text_id: str) -> tuple[kinds.Kind, ...]:

@@ -8,7 +8,9 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from mainspring.text.span import Span
 from mainspring.train.content.facts import Facts
@@ -83,6 +85,23 @@ def rule_examples(found: Iterable[Conversation]) -> Iterator[Example]:
                 if isinstance(value, str) and len(value) < 40:
                     values.setdefault(key, []).append(value)
         yield Example(span, conversation.text_id, conversation.source, tuple(rows))
+
+
+def shortened(conversation: Conversation) -> Conversation | None:
+    """The conversation with the first one to three sentences of its reply: people's chats are short, most of the sources'
+    replies are not. None where that would leave out little or stop at a heading, and of lists and code."""
+    facts = Facts(conversation.span)
+    kept = rng_for("shortened", conversation.text_id, conversation.source).randint(1, 3)
+    if len(facts.sentences) < kept + 2 or facts.output_calls or "```" in facts.reply:
+        return None
+    end = 0
+    for sentence in facts.sentences[:kept]:
+        end = facts.reply.index(sentence, end) + len(sentence)
+    reply = facts.reply[:end].strip()
+    if not reply.endswith((".", "!", "?")) or not reply[0].isalpha():
+        return None
+    span = msgspec.structs.replace(conversation.span, output=(message("assistant", reply),))
+    return replace(conversation, span=span, marks=())  # what marks say is true of the whole reply
 
 
 def _vocabulary(talk: Sequence[Conversation]) -> list[str]:

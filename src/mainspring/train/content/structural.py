@@ -27,6 +27,7 @@ from mainspring.train.content.repeats import BEHAVIORS as REPEAT_BEHAVIORS
 from mainspring.train.content.repeats import repeated
 from mainspring.train.content.rules import RULES
 from mainspring.train.content.slots import values
+from mainspring.train.content.tasks import task
 from mainspring.train.content.wordings import more
 from mainspring.train.sources import Conversation, exchange, message
 
@@ -95,6 +96,7 @@ EDITS |= (
 ELSEWHERE = {rule.behavior.key: rule.behavior for rule in RULES if rule.behavior.key == refusals.REFUSES}
 ELSEWHERE |= {refusals.ALTERNATIVE: behavior_of(kinds.BY_KEY[refusals.ALTERNATIVE])}
 CONSTRUCTED = 24_000  # conversations made whole, half of them with values to compare, half with things said twice
+TASKS = 6_000  # more of them, with a tool
 MARKS = dict(
     (
         _behavior("made_up_facts", "the reply states made-up facts|the assistant hallucinates|"
@@ -158,6 +160,10 @@ def constructed_examples(pools: Pools) -> Iterator[Example]:
         filler = rng.choice(pools.replies).split("\n")[0][:200] if rng.random() < 0.3 else ""
         span, told = echoed(filler, rng) if number % 2 else repeated(filler, rng, pools.questions, pools.replies)
         yield _example(Conversation(span, f"constructed/{number}", "constructed"), span, told, rng)
+    for number in range(TASKS):
+        rng = rng_for("task", number)
+        span, told = task(rng)
+        yield _example(Conversation(span, f"task/{number}", "constructed"), span, told, rng)
 
 
 def _example(conversation: Conversation, span: Span, told: dict[str, bool | None], rng: random.Random) -> Example:

@@ -1,0 +1,102 @@
+"""Tasks with a tool: many, labelled by what the call has and how it ended."""
+
+import random
+import re
+
+import pytest
+
+from mainspring.text.span import Span, Text, ToolCall
+from mainspring.train.content import tasks
+from mainspring.train.content.examples import ABSENT, PRESENT
+from mainspring.train.content.facts import Facts
+from mainspring.train.content.patterns import reports_error
+from mainspring.train.content.structural import constructed_examples, pools_of
+from mainspring.train.sources import Conversation, exchange
+
+MADE = [tasks.task(random.Random(seed)) for seed in range(3000)]
+
+
+def call_of(span: Span) -> ToolCall:
+    [call] = [part for turn in (*span.input, *span.output) for part in turn.parts if isinstance(part, ToolCall)]
+    return call
+
+
+def said_by_users(span: Span) -> str:
+    return " ".join(part.text for m in span.input if m.role == "user" for part in m.parts if isinstance(part, Text))
+
+
+def fits(span: Span, key: str, value: str) -> bool:
+    """Told in these words, a number of people perhaps as a word."""
+    said = said_by_users(span)
+    words = (value, dict(zip(map(str, range(2, 13)), tasks._COUNTS, strict=True)).get(value, value))
+    if key == "people":
+        return any(text.format(v=word) in said for text in tasks._COUNTED for word in words)
+    return value in said
+
+
+def test_an_argument_is_wrong_where_nobody_told_its_value() -> None:
+    seen = {True: 0, False: 0}
+    for span, told in MADE:
+        if (wrong := told.get("wrong_argument")) is None:
+            assert told["wrong_tool"]
+            continue
+        arguments = call_of(span).arguments
+        assert isinstance(arguments, dict)
+        misfits = [key for key, value in arguments.items() if not fits(span, key, value)]
+        assert len(misfits) == wrong, (span, told)
+        seen[wrong] += 1
+    assert min(seen.values()) > 1100
+
+
+def test_the_tool_is_the_one_for_the_request_or_no_near_one() -> None:
+    wrong = 0
+    for span, told in MADE:
+        [asked] = [tool for tool, request, _ in tasks.TASKS if request in said_by_users(span)]
+        called = call_of(span).name
+        assert told["wrong_tool"] == (called != asked)
+        assert {asked, called} not in tasks._LIKE
+        wrong += called != asked
+        offered = [tool.name for tool in span.tools]
+        assert not offered or called in offered
+        assert len(set(offered)) == len(offered)
+    assert 250 < wrong < 500
+
+
+def test_a_failure_is_passed_over_or_owned_up_to() -> None:
+    seen: set[tuple[bool, bool]] = set()
+    for span, told in MADE:
+        results = Facts(span).results
+        if not results:
+            assert "ignores_error" not in told
+            continue
+        failed = reports_error(results[0])
+        claims = any(done in span.output[0].text for _, _, done in tasks.TASKS)
+        assert told["ignores_error"] is told["contradicts_result"] is (failed and claims)
+        assert failed or claims
+        seen.add((failed, claims))
+    assert seen == {(False, True), (True, True), (True, False)}
+
+
+def test_they_are_many_and_a_reply_takes_up_what_was_told() -> None:
+    assert len({repr(span) for span, _ in MADE}) > 2950
+    assert not [span for span, _ in MADE if "{v}" in repr(span)]
+    shown = [re.escape(t).replace(r"\{v\}", "(.+)") for sort in tasks.SORTS for t in sort.repeated]
+    taken_up = 0
+    for span, _ in MADE:
+        reply = Facts(span).reply
+        for _, _, done in tasks.TASKS:
+            rest = reply.removeprefix(done).strip()
+            if rest and rest != reply and not rest.startswith("It is for "):
+                found = {m[1].lower() for pattern in shown if (m := re.fullmatch(pattern, rest))}
+                assert any(value in said_by_users(span).lower() for value in found), (span, rest)
+                taken_up += 1
+    assert taken_up > 300
+
+
+@pytest.mark.parametrize("key", ["wrong_argument", "wrong_tool", "ignores_error"])
+def test_they_are_among_the_constructed_ones(key: str) -> None:
+    talk = [
+        Conversation(exchange(f"Well, {i}?", f"Number {i} is one. It has parts."), f"t/{i}", "test") for i in range(9)
+    ]
+    rows = [r for e in constructed_examples(pools_of(talk)) if e.text_id.startswith("task/") for r in e.rows]
+    assert {PRESENT, ABSENT} <= {r.label for r in rows if r.behavior.key == key}
