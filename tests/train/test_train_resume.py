@@ -128,7 +128,7 @@ def test_hiding_and_keeping_the_best_resume_too(config: Config, data: TrainingDa
 def test_what_was_kept_early_is_mixed_in_whether_or_not_the_run_was_cut(
     config: Config, data: TrainingData, tmp_path: Path
 ) -> None:
-    training = dataclasses.replace(TRAINING, early=0.4, early_share=0.25, epochs=0.5)
+    training = dataclasses.replace(TRAINING, early=0.4, early_share=0.25, early_mlps=0.4, epochs=0.5)
 
     def run(name: str, early: float = training.early) -> Run:
         (tmp_path / name).mkdir(exist_ok=True)
@@ -158,8 +158,10 @@ def test_what_was_kept_early_is_mixed_in_whether_or_not_the_run_was_cut(
     assert any(not torch.equal(end[name], kept) for name, kept in whole.early.items())
     said: list[str] = []
     _finish(dataclasses.replace(config, out=tmp_path, training=training), whole, _skeleton(config), data, said.append)
+    shares = {name: 0.1 if ".mlp." in name else 0.25 for name in end}
+    assert set(shares.values()) == {0.1, 0.25}
     for name, p in whole.average.items():
-        torch.testing.assert_close(p, 0.75 * end[name] + 0.25 * whole.early[name])
+        torch.testing.assert_close(p, (1 - shares[name]) * end[name] + shares[name] * whole.early[name])
     assert any("mixed" in line for line in said)
     again = run("whole")  # a finished run asked for again
     assert again.resume()

@@ -51,6 +51,7 @@ class Pace:
     keep_best: bool = False  # end with the averaged weights that did best on held-out looks, not with the last
     early: float = 0.0  # how much of the training is done when the averaged weights are kept aside to be mixed in
     early_share: float = 0.4  # of these in the model, the rest are those of the end: Wortsman et al. 2022 (WiSE-FT)
+    early_mlps: float = 1.0  # how much of that share the MLPs get
     seed: int = 0
     save_every_s: float = 120.0
     quantise: bool = True
@@ -117,6 +118,7 @@ def check_pace(pace: Pace, *, looks: int = 1) -> None:
             ("training.average", pace.average, 0, 1),
             ("training.early", pace.early, 0, 0.95),
             ("training.early_share", pace.early_share, 0, 1),
+            ("training.early_mlps", pace.early_mlps, 0, 1),
             ("training.seed", pace.seed, 0, 1 << 31),
             ("training.save_every_s", pace.save_every_s, 0, math.inf),
             ("training.looks", looks, 1, 10_000),

@@ -234,12 +234,14 @@ class Loop(ABC, Generic[Plan]):
 
     @torch.no_grad()
     def mix_early(self, *, say: Say) -> None:
-        """The average becomes the mean of that of early on and itself, by `early_share`; what it is worth is noted.
+        """The average becomes the mean of that of early on and itself, by `early_share`, in the MLPs by `early_mlps` of
+        that; what it is worth is noted.
 
         Not to be saved in a checkpoint: the same would be mixed in again.
         """
         for name, kept in self.early.items():
-            self.average[name].lerp_(kept, self.pace.early_share)
+            part = self.pace.early_mlps if ".mlp." in name else 1.0
+            self.average[name].lerp_(kept, self.pace.early_share * part)
         self._look("mixed", 1.0, say)
 
     def save(self) -> None:
