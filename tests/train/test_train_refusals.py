@@ -13,7 +13,7 @@ from mainspring.train.content.rules import RULES
 from mainspring.train.content.structural import EDITS, pools_of, structural_examples
 from mainspring.train.sources import Conversation, exchange, message
 
-OWN = (refusals.REFUSES, refusals.ALTERNATIVE, *refusals.BEHAVIORS)
+OWN = (refusals.REFUSES, refusals.UNWILLING, refusals.ALTERNATIVE, *refusals.BEHAVIORS)
 TALK = [
     Conversation(exchange(f"What is number {i}?", f"Number {i} is a fine one. It has {i} parts."), f"t/{i}", "test")
     for i in range(300)
@@ -37,6 +37,7 @@ def test_refusals_are_many_and_say_what_they_are_made_of() -> None:
         by_rule, lack = holds(reply, refusals._RULES), holds(reply, refusals._LACKS)
         way = holds(reply, refusals._WAYS_OUT)
         assert told[refusals.REFUSES]
+        assert told.get(refusals.UNWILLING) is (True if holds(reply, refusals._WON_T) else None)
         assert told["refuses_with_way_out"] is told[refusals.ALTERNATIVE] is way
         assert told.get("refuses_by_rule", by_rule) is by_rule
         if by_rule or lack:
@@ -58,7 +59,7 @@ def test_a_reply_that_is_kept_refuses_nothing() -> None:
         kept = "whole" if talk.span.output[0].text in reply else "cut" if first in reply else ""
         seen[kept or ("refused" if told[refusals.REFUSES] else "granted")] += 1
         if kept or not told[refusals.REFUSES]:
-            assert told == dict.fromkeys((refusals.REFUSES, *refusals.BEHAVIORS), False)
+            assert told == dict.fromkeys((refusals.REFUSES, refusals.UNWILLING, *refusals.BEHAVIORS), False)
     assert min(seen.values()) > 10
     assert 120 < seen["refused"] < 180
     assert 40 < seen["granted"] < 80

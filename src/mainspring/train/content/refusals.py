@@ -44,7 +44,8 @@ BEHAVIORS = {
             "the response rejects the task while proposing a substitute", "text", "user"),
     )
 }  # fmt: skip
-REFUSES, ALTERNATIVE = "reply_refuses", "c_alternatives"  # what else is told: a rule, a kind of sentences
+# What else is told: a rule, kinds of sentences.
+REFUSES, UNWILLING, ALTERNATIVE = "reply_refuses", "refusal", "c_alternatives"
 
 _OPENINGS = (
     "I'm sorry, but ", "I am sorry. ", "Sorry, ", "Unfortunately, ", "Apologies, but ", "I'm afraid that ", "No. ", "Hm, ",
@@ -147,7 +148,7 @@ def refused(facts: Facts, rng: random.Random) -> tuple[Span, dict[str, bool]] | 
     if chance < 0.5:
         reply, told = refusal(rng)
     else:
-        told = dict.fromkeys((REFUSES, *BEHAVIORS), False)
+        told = dict.fromkeys((REFUSES, UNWILLING, *BEHAVIORS), False)
         if chance < 0.7:
             reply = granted(rng)
         else:
@@ -186,6 +187,8 @@ def refusal(rng: random.Random) -> tuple[str, dict[str, bool]]:
         "refuses_with_way_out": bool(way),
         ALTERNATIVE: bool(way),
     }
+    if by_rule:  # who can't may be willing
+        told[UNWILLING] = True
     if not reason and by_rule:  # whatever may be behind it
         del told["refuses_by_rule"], told["refuses_for_lack"]
     elif not reason:  # "I can't see it" is a reason of a kind

@@ -94,7 +94,7 @@ EDITS |= (
 )
 # Behaviors at home elsewhere, of which an edit says something too.
 ELSEWHERE = {rule.behavior.key: rule.behavior for rule in RULES if rule.behavior.key == refusals.REFUSES}
-ELSEWHERE |= {refusals.ALTERNATIVE: behavior_of(kinds.BY_KEY[refusals.ALTERNATIVE])}
+ELSEWHERE |= {key: behavior_of(kinds.BY_KEY[key]) for key in (refusals.UNWILLING, refusals.ALTERNATIVE)}
 CONSTRUCTED = 24_000  # conversations made whole, half of them with values to compare, half with things said twice
 TASKS = 6_000  # more of them, with a tool
 MARKS = dict(
