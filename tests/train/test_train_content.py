@@ -240,6 +240,13 @@ def test_what_is_not_shortened(reply: str) -> None:
     assert {shortened(Conversation(exchange("Well?", reply), f"t/{i}", "test")) for i in range(20)} == {None}
 
 
+def test_a_shortened_reply_does_not_stop_at_a_number() -> None:
+    """Splitting at full stops makes a list's "1." a sentence of its own."""
+    whole = exchange("How?", "Do it so:\n\n1. Wash it.\n2. Dry it.\n3. Fold it.\n4. Iron it.")
+    found = {shortened(Conversation(whole, f"t/{i}", "test")) for i in range(40)}
+    assert {c.span.output[0].text for c in found if c} == {"Do it so:\n\n1. Wash it."}
+
+
 def test_short_replies_come_of_training_texts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each text by itself, then its short form: held-out rows stay what they were."""
     talk = [Conversation(exchange("Well?", "One. Two. Three. Four. Five."), f"t/{i}", "test") for i in range(200)]

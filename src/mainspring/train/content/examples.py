@@ -89,7 +89,7 @@ def rule_examples(found: Iterable[Conversation]) -> Iterator[Example]:
 
 def shortened(conversation: Conversation) -> Conversation | None:
     """The conversation with the first one to three sentences of its reply: people's chats are short, most of the sources'
-    replies are not. None where that would leave out little or stop at a heading, and of lists and code."""
+    replies are not. None where that would leave out little or stop at a heading or a list's number, and of code."""
     facts = Facts(conversation.span)
     kept = rng_for("shortened", conversation.text_id, conversation.source).randint(1, 3)
     if len(facts.sentences) < kept + 2 or facts.output_calls or "```" in facts.reply:
@@ -98,7 +98,7 @@ def shortened(conversation: Conversation) -> Conversation | None:
     for sentence in facts.sentences[:kept]:
         end = facts.reply.index(sentence, end) + len(sentence)
     reply = facts.reply[:end].strip()
-    if not reply.endswith((".", "!", "?")) or not reply[0].isalpha():
+    if not reply.endswith((".", "!", "?")) or not reply[0].isalpha() or facts.sentences[kept - 1].rstrip(".)").isdigit():
         return None
     span = msgspec.structs.replace(conversation.span, output=(message("assistant", reply),))
     return replace(conversation, span=span, marks=())  # what marks say is true of the whole reply
