@@ -98,7 +98,11 @@ def shortened(conversation: Conversation) -> Conversation | None:
     for sentence in facts.sentences[:kept]:
         end = facts.reply.index(sentence, end) + len(sentence)
     reply = facts.reply[:end].strip()
-    if not reply.endswith((".", "!", "?")) or not reply[0].isalpha() or facts.sentences[kept - 1].rstrip(".)").isdigit():
+    if (
+        not reply.endswith((".", "!", "?"))
+        or not reply[0].isalpha()
+        or facts.sentences[kept - 1].rstrip(".)").isdigit()
+    ):
         return None
     span = msgspec.structs.replace(conversation.span, output=(message("assistant", reply),))
     return replace(conversation, span=span, marks=())  # what marks say is true of the whole reply
