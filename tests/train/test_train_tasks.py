@@ -48,6 +48,22 @@ def test_an_argument_is_wrong_where_nobody_told_its_value() -> None:
     assert min(seen.values()) > 1100
 
 
+def test_numbers_come_as_words_and_digits_and_arguments_out_of_nowhere() -> None:
+    said = [said_by_users(span) for span, _ in MADE]
+    for shown in ([str(n) for n in range(2, 13)], tasks._COUNTS):
+        assert sum(any(f"It is for {v} people." in text for v in shown) for text in said) > 15
+    calls = [call_of(span).arguments for span, told in MADE if told.get("wrong_argument")]
+    told = {sort.key.removeprefix("wrong_"): [t.partition("{v}")[0] for t in sort.told] for sort in tasks.SORTS}
+    spoken = [text for text, (_, what) in zip(said, MADE, strict=True) if what.get("wrong_argument")]
+    nowhere = [
+        key
+        for arguments, text in zip(calls, spoken, strict=True)
+        for key in (arguments if isinstance(arguments, dict) else ())
+        if key != "people" and not any(start in text for start in told[key])
+    ]
+    assert len(nowhere) > 100
+
+
 def test_the_tool_is_the_one_for_the_request_or_no_near_one() -> None:
     wrong = 0
     for span, told in MADE:
