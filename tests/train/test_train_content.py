@@ -230,6 +230,9 @@ def test_a_shortened_reply_is_the_start_of_the_reply() -> None:
     "reply",
     [
         "One. Two.",
+        "Do it so:\n\n1. Wash it.\n2. Dry it.\n3. Fold it.\n4. Iron it.",
+        "He met Dr. Jekyll and Mr. Hyde and Mrs. Utterson and St. John and Dr. Lanyon",
+        "Run this:\nlet n = 1;\nconst even = (n % 2 === 0) ? 1 : 2;\nprint(n);\nreturn n;",
         "1. Wash it. 2. Dry it. 3. Fold it. 4. Iron it. 5. Wear it.",
         "- Wash it.\n- Dry it.\n- Fold it.\n- Iron it.\n- Wear it.",
         "So: ```x = 1``` is how. It is short. It is plain. It is old. It works.",
@@ -240,13 +243,6 @@ def test_what_is_not_shortened(reply: str) -> None:
     assert {shortened(Conversation(exchange("Well?", reply), f"t/{i}", "test")) for i in range(20)} == {None}
 
 
-def test_a_shortened_reply_does_not_stop_at_a_number() -> None:
-    """Splitting at full stops makes a list's "1." a sentence of its own."""
-    whole = exchange("How?", "Do it so:\n\n1. Wash it.\n2. Dry it.\n3. Fold it.\n4. Iron it.")
-    found = {shortened(Conversation(whole, f"t/{i}", "test")) for i in range(40)}
-    assert {c.span.output[0].text for c in found if c} == {"Do it so:\n\n1. Wash it."}
-
-
 def test_short_replies_come_of_training_texts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each text by itself, then its short form: held-out rows stay what they were."""
     talk = [Conversation(exchange("Well?", "One. Two. Three. Four. Five."), f"t/{i}", "test") for i in range(200)]
@@ -254,7 +250,7 @@ def test_short_replies_come_of_training_texts_alone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(dataset, "conversations", lambda _: talk)
     monkeypatch.setattr(dataset, "rule_examples", lambda found: given.append(list(found)) or [])
     monkeypatch.setattr(dataset, "insertion_examples", lambda *_: iter(["the next maker"]))
-    assert next(iter(dataset.examples(Path()))) == "the next maker"  # type: ignore[comparison-overlap]
+    assert str(next(iter(dataset.examples(Path())))) == "the next maker"
     whole, short = given
     assert sorted(c.text_id for c in whole) == sorted(c.text_id for c in talk)
     assert {c.text_id for c in short} == {c.text_id for c in talk if splits.text_split(c.text_id) == splits.TRAIN}

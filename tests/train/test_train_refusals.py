@@ -15,7 +15,11 @@ from mainspring.train.sources import Conversation, exchange, message
 
 OWN = (refusals.REFUSES, refusals.UNWILLING, refusals.ALTERNATIVE, *refusals.BEHAVIORS)
 TALK = [
-    Conversation(exchange(f"What is number {i}?", f"Number {i} is a fine one. It has {i} parts."), f"t/{i}", "test")
+    Conversation(
+        exchange(f"What is number {i}?", f"Number {i} is a fine one. It has {i} parts. They are old. They shine."),
+        f"t/{i}",
+        "test",
+    )
     for i in range(300)
 ]
 

@@ -6,12 +6,13 @@ import re
 import pytest
 
 from mainspring.text.span import Span, Text, ToolCall
-from mainspring.train.content import tasks
+from mainspring.train.content import structural, tasks
 from mainspring.train.content.examples import ABSENT, PRESENT
 from mainspring.train.content.facts import Facts
 from mainspring.train.content.patterns import reports_error
 from mainspring.train.content.structural import constructed_examples, pools_of
 from mainspring.train.sources import Conversation, exchange
+from mainspring.train.splits import TRAIN, text_split
 
 MADE = [tasks.task(random.Random(seed)) for seed in range(3000)]
 
@@ -53,7 +54,7 @@ def test_numbers_come_as_words_and_digits_and_arguments_out_of_nowhere() -> None
     for shown in ([str(n) for n in range(2, 13)], tasks._COUNTS):
         assert sum(any(f"It is for {v} people." in text for v in shown) for text in said) > 15
     calls = [call_of(span).arguments for span, told in MADE if told.get("wrong_argument")]
-    told = {sort.key.removeprefix("wrong_"): [t.partition("{v}")[0] for t in sort.told] for sort in tasks.SORTS}
+    told = {tasks._key(sort): [t.partition("{v}")[0] for t in sort.told] for sort in tasks.SORTS}
     spoken = [text for text, (_, what) in zip(said, MADE, strict=True) if what.get("wrong_argument")]
     nowhere = [
         key
@@ -87,7 +88,9 @@ def test_a_failure_is_passed_over_or_owned_up_to() -> None:
             continue
         failed = reports_error(results[0])
         claims = any(done in span.output[0].text for _, _, done in tasks.TASKS)
-        assert told["ignores_error"] is told["contradicts_result"] is (failed and claims)
+        assert told["ignores_error"] is (failed and claims)
+        fine = not failed and not told["wrong_tool"] and not told["wrong_argument"]
+        assert told.get("contradicts_result") is (True if failed and claims else False if fine else None)
         assert failed or claims
         seen.add((failed, claims))
     assert seen == {(False, True), (True, True), (True, False)}
@@ -97,16 +100,17 @@ def test_they_are_many_and_a_reply_takes_up_what_was_told() -> None:
     assert len({repr(span) for span, _ in MADE}) > 2950
     assert not [span for span, _ in MADE if "{v}" in repr(span)]
     shown = [re.escape(t).replace(r"\{v\}", "(.+)") for sort in tasks.SORTS for t in sort.repeated]
-    taken_up = 0
-    for span, _ in MADE:
+    taken_up = {True: 0, False: 0, None: 0}
+    for span, told in MADE:
         reply = Facts(span).reply
         for _, _, done in tasks.TASKS:
             rest = reply.removeprefix(done).strip()
             if rest and rest != reply and not rest.startswith("It is for "):
                 found = {m[1].lower() for pattern in shown if (m := re.fullmatch(pattern, rest))}
                 assert any(value in said_by_users(span).lower() for value in found), (span, rest)
-                taken_up += 1
-    assert taken_up > 300
+                taken_up[told.get("wrong_argument")] += 1
+    assert min(taken_up[True], taken_up[False]) > 200  # no sign of either
+    assert abs(taken_up[True] - taken_up[False]) < 100
 
 
 @pytest.mark.parametrize("key", ["wrong_argument", "wrong_tool", "ignores_error"])
@@ -114,5 +118,33 @@ def test_they_are_among_the_constructed_ones(key: str) -> None:
     talk = [
         Conversation(exchange(f"Well, {i}?", f"Number {i} is one. It has parts."), f"t/{i}", "test") for i in range(9)
     ]
-    rows = [r for e in constructed_examples(pools_of(talk)) if e.text_id.startswith("task/") for r in e.rows]
-    assert {PRESENT, ABSENT} <= {r.label for r in rows if r.behavior.key == key}
+    made = [e for e in constructed_examples(pools_of(talk)) if e.text_id.startswith("task/")]
+    assert len({e.text_id for e in made}) == len(made) == structural.TASKS
+    assert len({repr(e.span) for e in made}) > 0.95 * len(made)
+    assert {text_split(e.text_id) for e in made} == {TRAIN}
+    assert {PRESENT, ABSENT} <= {r.label for e in made for r in e.rows if r.behavior.key == key}
+
+
+def test_what_is_told_is_wanted_and_errors_blame_no_value() -> None:
+    for sort in tasks.SORTS:
+        assert [text for text in sort.told if not tasks._ASIDE.search(text)], sort.key
+    said = " ".join(said_by_users(span) for span, _ in MADE)
+    assert not tasks._ASIDE.search(said)
+    assert "allergic to" in said
+    assert not [span for span, _ in MADE if "ingredient" in repr(call_of(span).arguments)]
+    assert not [r for span, _ in MADE for r in Facts(span).results if tasks._BLAMES.search(r)]
+
+
+def test_turns_and_tools_come_in_every_form() -> None:
+    asked = [len([m for m in span.input if m.role == "user"]) for span, _ in MADE]
+    assert min(asked.count(1), asked.count(2)) > 600
+    assert 500 < sum(span.input[0].role == "system" for span, _ in MADE) < 1000
+    offered = [(span.tools, call_of(span)) for span, _ in MADE if span.tools]
+    assert 1200 < len(offered) < 1800
+    assert {len(tools) for tools, _ in offered} == {1, 2, 3}
+    assert {tools[0].name == call.name for tools, call in offered} == {True, False}
+    for tools, call in offered:
+        [own] = [tool.parameters for tool in tools if tool.name == call.name]
+        assert isinstance(own, dict)
+        assert isinstance(call.arguments, dict)
+        assert set(own["properties"]) == set(call.arguments)

@@ -28,8 +28,8 @@ DEFAULT_CAP = 36
 
 
 def text_split(text_id: str) -> int:
-    """Statements of made-up traits go with their trait."""
-    if text_id.startswith("trait/"):
+    """Statements of made-up traits go with their trait; tasks put together are for training alone."""
+    if text_id.startswith(("trait/", "task/")):
         return TRAIN
     chance = rng_for("split", text_id).random()
     return TEST if chance < TEST_SHARE else CALIBRATION if chance < TEST_SHARE + CALIBRATION_SHARE else TRAIN

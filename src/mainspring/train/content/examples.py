@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from mainspring.text.span import Span
-from mainspring.train.content.facts import Facts
+from mainspring.train.content.facts import Facts, beginning
 from mainspring.train.content.phrasing import Behavior
 from mainspring.train.content.rules import RULES, WORD, argument_behavior, call_behaviors, word_behaviors
 from mainspring.train.sources import Conversation, message
@@ -89,20 +89,11 @@ def rule_examples(found: Iterable[Conversation]) -> Iterator[Example]:
 
 def shortened(conversation: Conversation) -> Conversation | None:
     """The conversation with the first one to three sentences of its reply: people's chats are short, most of the sources'
-    replies are not. None where that would leave out little or stop at a heading or a list's number, and of code."""
+    replies are not. None where that would leave out little, and where no whole text is left."""
     facts = Facts(conversation.span)
     kept = rng_for("shortened", conversation.text_id, conversation.source).randint(1, 3)
-    if len(facts.sentences) < kept + 2 or facts.output_calls or "```" in facts.reply:
-        return None
-    end = 0
-    for sentence in facts.sentences[:kept]:
-        end = facts.reply.index(sentence, end) + len(sentence)
-    reply = facts.reply[:end].strip()
-    if (
-        not reply.endswith((".", "!", "?"))
-        or not reply[0].isalpha()
-        or facts.sentences[kept - 1].rstrip(".)").isdigit()
-    ):
+    reply = beginning(facts.reply, kept)
+    if reply is None or len(facts.sentences) < kept + 2 or facts.output_calls:
         return None
     span = msgspec.structs.replace(conversation.span, output=(message("assistant", reply),))
     return replace(conversation, span=span, marks=())  # what marks say is true of the whole reply

@@ -7,6 +7,9 @@ from functools import cached_property
 
 from mainspring.text.span import Message, Reasoning, Span, Text, ToolCall, ToolResult
 
+_UNFINISHED = re.compile(
+    r"(?:^|\s)\d+[.)]$|\b(?:Mr|Mrs|Ms|Dr|St|vs|[A-Z])\.$|^\s*(?:\d+[.)]|[-*•#])\s|[;{}]\s*$", re.MULTILINE
+)
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -99,6 +102,16 @@ def text(value: object) -> str:
 
 def sentences(reply: str) -> list[str]:
     return [piece for piece in re.split(r"(?<=[.!?])\s+|\n+", reply) if piece.strip()]
+
+
+def beginning(reply: str, count: int) -> str | None:
+    """Its first sentences as they stand; None of lists and code, and where they stop at a heading or an abbreviation."""
+    end = 0
+    for sentence in sentences(reply)[:count]:
+        end = reply.index(sentence, end) + len(sentence)
+    start = reply[:end].strip()
+    whole = start[:1].isalpha() and start.endswith((".", "!", "?")) and not _UNFINISHED.search(start)
+    return start if whole and "```" not in reply else None
 
 
 def numbers(value: str) -> set[str]:

@@ -10,7 +10,7 @@ import re
 import msgspec
 
 from mainspring.text.span import Span
-from mainspring.train.content.facts import Facts
+from mainspring.train.content.facts import Facts, beginning
 from mainspring.train.content.patterns import NOT, REFUSAL
 from mainspring.train.content.phrasing import worded
 from mainspring.train.content.slots import values
@@ -94,7 +94,7 @@ _WAYS_OUT = (
     "If you need it soon, you could call {company}.", "Perhaps your neighbors can lend you one.", "I could explain {topic} to you instead.",
     "A library in {city} may have it.", "You may want to talk to a doctor about it.",
     "There are courses on {topic} that might serve you better.", "You might try {url} for that.", "Buying a {product} is another option.",
-    "Or you could write to {email}.", "How about a story on something else?", "It may help to speak with somebody you trust.",
+    "How about a story on something else?", "It may help to speak with somebody you trust.",
     "An expert in {city} would be the right person to ask.",
     "You can do it yourself in the settings.", "Alternatively, I can suggest a few questions to ask.", "The authorities can help you there.",
 )  # fmt: skip
@@ -102,7 +102,7 @@ _CLOSINGS = ("", "", "", "", "", " Let me know if there is something else.", " I
              " Take care.", " I hope you understand.", " I wish I had better news.")  # fmt: skip
 # Of replies that do what was asked.
 _BESIDE = (
-    "I'm sorry to hear that.", "Sorry for the wait.", "I can help with that.", "You can't go wrong here.",
+    "Sorry for the wait.", "I can help with that.", "You can't go wrong here.",
     "I couldn't agree more.", "No problem.", "I'm happy to do that.", "No worries, I can do it.",
     "It is not against any rule.", "I would not say no to this.", "Unfortunately this took a moment.", "Of course.", "Sorry, I was slow.",
     "I don't mind at all.", "Thank you for asking.", "I see why you ask.", "That's not difficult.", "I am able to do this.",
@@ -114,15 +114,15 @@ _DONE = (
     "Your {product} is on its way.", "I have booked it for {day} {month}.", "You will find everything at {url}.", "It opens at nine.",
     "{name} is the person to ask, and the number is {phone}.", "The answer is {num}.", "That was in {year}, in {city}.",
     "Here is the link: {url}.", "Done, {name} has been told.", "Take the second street on the left.", "It costs {num} dollars.",
-    "Your order has been sent to {city}.", "I moved it to {month} for you.", "Yes, we have it in stock.", "Your code is {code}.",
-    "The name you are looking for is {name} {name2}.", "I have written to {email} on your behalf.", "It takes about {num} minutes.",
+    "Your order has been sent to {city}.", "I moved it to {month} for you.", "Yes, we have it in stock.",
+    "The name you are looking for is {name} {name2}.", "It takes about {num} minutes.",
     "You can pick it up at {company}.", "All {num} of them have been added.", "I changed the name to {name}.", "The two are the same.",
-    "Your table is reserved for {day} {month}.", "It means the same as {word}.", "The refund of {num} dollars has been made.",
+    "Your table is reserved for {day} {month}.", "It means the same as {word}.",
     "A haiku: still pond, a frog, the sound of {word}.", "Press the button twice and wait.", "I have shortened it to {num} lines.",
     "The best known of them lives in {city}.", "Read the page on {topic} at {url}.", "Your account at {company} is open now.",
     "Mix the two and stir until smooth.", "The meeting with {name} is on {day} {month}.", "The file was saved as {word}.",
     "It's {num} degrees in {city}.", "I've put {topic} at the top of the list.", "You are all set.", "Enjoy your {product}!",
-    "The train leaves for {city} at {num} past.", "That would be {name2}.", "We have sent it to {email}.", "Certainly, it is {word}.",
+    "The train leaves for {city} at {num} past.", "That would be {name2}.", "Certainly, it is {word}.",
 )  # fmt: skip
 _HINTS = tuple(way for way in _WAYS_OUT if not re.match(r"What I can|.*instead|Instead|Alternatively", way))
 _WARNINGS = (
@@ -134,6 +134,7 @@ _WARNINGS = (
 
 _DENIES = re.compile(
     rf"{REFUSAL}|{NOT}\b|\bcan ?not\b|\bwill not\b|\bnot (?:able|willing|capable|possible)\b|\b(?:do|does|did) not have\b|\bunable\b"
+    r"|\bnot equipped\b|\bdo(?:es)? not (?:possess|know|really|understand)\b|\bcould not find\b|\bneed more information\b"
     r"|\bimpossible\b|\bno (?:information|access|way|means)\b|\brefus|\bdeclin",
     re.IGNORECASE,
 )
@@ -152,7 +153,7 @@ def refused(facts: Facts, rng: random.Random) -> tuple[Span, dict[str, bool]] | 
         if chance < 0.7:
             reply = granted(rng)
         else:
-            reply = facts.reply if rng.random() < 0.5 else " ".join(facts.sentences[: rng.randint(1, 3)])
+            reply = (beginning(facts.reply, rng.randint(1, 3)) if rng.random() < 0.5 else None) or facts.reply
             reply = f"{rng.choice(_BESIDE)} {reply}" if chance < 0.85 else reply
     return msgspec.structs.replace(facts.span, output=(message("assistant", reply),)), told
 

@@ -232,7 +232,9 @@ def _failed_after(span: Span, at: int, rng: random.Random) -> Span:
     """The turn behind the call at `at` tells of a failure, where it told of a result."""
     if at + 1 == len(span.input) or span.input[at + 1].role != "tool":
         return span
-    turns = (*span.input[: at + 1], Message("tool", (ToolResult(error(rng)),)), *span.input[at + 2 :])
+    old = next((part for part in span.input[at + 1].parts if isinstance(part, ToolResult)), ToolResult(""))
+    failed = msgspec.structs.replace(span.input[at + 1], parts=(msgspec.structs.replace(old, content=error(rng)),))
+    turns = (*span.input[: at + 1], failed, *span.input[at + 2 :])
     return msgspec.structs.replace(span, input=turns)
 
 

@@ -6,6 +6,7 @@ of these alone.
 
 import json
 import random
+import re
 from collections.abc import Sequence
 
 from mainspring.text.span import Message, Span, ToolCall, ToolDefinition, ToolResult
@@ -48,13 +49,22 @@ TASKS = (
 )  # fmt: skip
 # Tools that would serve as well: no wrong ones.
 _LIKE = {
-    frozenset(pair.split("/"))
-    for pair in (
-        "search_offers/request_quote", "search_offers/find_course", "create_account/enroll_member", "open_ticket/report_outage",
-        "open_ticket/file_claim", "schedule_meeting/make_appointment", "place_order/order_flowers", "place_order/buy_tickets",
-        "update_profile/change_plan", "report_outage/file_claim", "find_course/enroll_member", "add_contact/register_guest",
-    )
+    frozenset((tool, other))
+    for tool, others in {
+        "search_offers": "request_quote find_course buy_tickets", "create_account": "enroll_member register_guest",
+        "open_ticket": "report_outage file_claim start_return make_appointment", "create_invoice": "request_quote",
+        "schedule_meeting": "make_appointment set_reminder", "place_order": "order_flowers buy_tickets search_offers",
+        "update_profile": "change_plan add_contact", "report_outage": "file_claim", "send_parcel": "start_return",
+        "enroll_member": "find_course register_guest", "add_contact": "register_guest", "hire_helper": "make_appointment",
+    }.items()
+    for other in others.split()
 }  # fmt: skip
+# What is so, but isn't wanted, and what is a request by itself.
+_ASIDE = re.compile(r"closed on|was there in|I lost|broke down|came by|Forward|needs help|Deliver|Write to|Call me")
+# Errors that blame a value: the call may be right.
+_BLAMES = re.compile(
+    r"invalid|malformed|out of range|in the past|parameter|unknown|match|not found|no such|not exist", re.I
+)
 _ASKS = (
     "What should I know?",
     "Sure. Anything else?",
@@ -75,7 +85,7 @@ _COUNTED = (
     "For {v}, please.",
     "Count {v} persons.",
 )
-_IDS = {"id", "reference", "number", "case", "key"}
+_IDS = ("id", "reference", "number", "case", "key")
 Argument = tuple[str, str, str, str]  # key, value, what the user says, what a reply may say
 
 
@@ -100,15 +110,24 @@ def task(rng: random.Random) -> tuple[Span, dict[str, bool | None]]:
     tools = _tools(name, tuple(arguments), rng) if rng.random() < 0.5 else ()
     if rng.random() < 0.4:
         return Span(turns, (call,), tools), told
-    result, outcome = _outcome(found, done, rng)
+    result, reply, ignored = _outcome(found, done, rng)
+    told["ignores_error"] = ignored
+    if ignored or (reply.startswith(done) and not told["wrong_tool"] and not told["wrong_argument"]):
+        told["contradicts_result"] = (
+            ignored  # an admission may name another cause, a claim another value than the call's
+        )
     turns = (*turns, call, Message("tool", (ToolResult(result),)))
-    return Span(turns, (message("assistant", outcome[0]),), tools), told | outcome[1]
+    return Span(turns, (message("assistant", reply),), tools), told
 
 
 def _told(sort: Sort, rng: random.Random) -> Argument:
     value = sort.draw(rng)
-    told, repeated = rng.choice(sort.told).format(v=value), rng.choice(sort.repeated).format(v=value)
-    return sort.key.removeprefix("wrong_"), value, told, repeated
+    told = rng.choice([text for text in sort.told if not _ASIDE.search(text)]).format(v=value)
+    return _key(sort), value, told, rng.choice(sort.repeated).format(v=value)
+
+
+def _key(sort: Sort) -> str:
+    return re.sub(r"\W", "_", sort.noun)
 
 
 def _count(rng: random.Random) -> Argument:
@@ -120,7 +139,7 @@ def _count(rng: random.Random) -> Argument:
 
 def _wrong(arguments: dict[str, str], said: str, rng: random.Random) -> dict[str, str]:
     """Another value in place of a told one; now and then an argument beside them, of which nobody spoke."""
-    sorts = {sort.key.removeprefix("wrong_"): sort for sort in SORTS}
+    sorts = {_key(sort): sort for sort in SORTS}
     key = rng.choice(list(arguments))
     if rng.random() < 0.15:
         key = rng.choice([other for other in sorts if other not in arguments])
@@ -148,16 +167,16 @@ def _tools(name: str, keys: Sequence[str], rng: random.Random) -> tuple[ToolDefi
     return tuple(found)
 
 
-def _outcome(
-    found: Sequence[Argument], done: str, rng: random.Random
-) -> tuple[str, tuple[str, dict[str, bool | None]]]:
-    """(the tool's result, (the reply, what is true of it)). A reply that takes up a value takes up the one told."""
+def _outcome(found: Sequence[Argument], done: str, rng: random.Random) -> tuple[str, str, bool]:
+    """(the tool's result, the reply, whether it passes over a failure). A value that it takes up is the one told."""
     claim = f"{done} {rng.choice(found)[3]}" if rng.random() < 0.5 else done
     if rng.random() < 0.55:
         good = {"status": rng.choice(("ok", "done", "created", "accepted"))}
         if rng.random() < 0.6:
-            good[rng.choice(sorted(_IDS))] = f"{rng.choice('ABCDEFGHK')}{rng.randint(100, 99999)}"
-        return json.dumps(good), (claim, {"ignores_error": False, "contradicts_result": False})
+            good[rng.choice(_IDS)] = f"{rng.choice('ABCDEFGHK')}{rng.randint(100, 99999)}"
+        return json.dumps(good), claim, False
+    result = error(rng)
+    while _BLAMES.search(result):
+        result = error(rng)
     ignored = rng.random() < 0.5
-    reply = claim if ignored else admission(rng)
-    return error(rng), (reply, {"ignores_error": ignored, "contradicts_result": ignored})
+    return result, claim if ignored else admission(rng), ignored
